@@ -1,7 +1,6 @@
 /* base/buf.c: the growing byte buffer. */
 #include "base/buf.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,17 +63,15 @@ void vl_buf_putc(vl_buf *b, char c)
     vl_buf_append(b, &c, 1);
 }
 
-void vl_buf_printf(vl_buf *b, const char *fmt, ...)
+void vl_buf_vprintf(vl_buf *b, const char *fmt, va_list args)
 {
-    va_list args, again;
+    va_list again;
 
     if (b->failed)
         return;
-    va_start(args, fmt);
     va_copy(again, args);
     size_t room = b->cap - b->len;
     int n = vsnprintf(room ? b->ptr + b->len : NULL, room, fmt, args);
-    va_end(args);
     if (n < 0) {
         b->failed = true;
     } else if ((size_t)n < room) {
@@ -86,9 +83,18 @@ void vl_buf_printf(vl_buf *b, const char *fmt, ...)
     va_end(again);
 }
 
+void vl_buf_printf(vl_buf *b, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vl_buf_vprintf(b, fmt, args);
+    va_end(args);
+}
+
 void vl_buf_consume(vl_buf *b, size_t len)
 {
-    if (len == 0)
+    if (len == 0 || !b->ptr)
         return;
     if (len >= b->len) {
         b->len = 0;

@@ -55,18 +55,28 @@ vl_status vl_error_prefix(vl_error *err, const char *fmt, ...)
     if (n < 0)
         return err->status;
     size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
-    snprintf(text + len, sizeof(text) - len, ": %s", err->text);
-    memcpy(err->text, text, sizeof(text));
+    /* What does not fit behind the prefix is cut, as in vl_error_set. */
+    char rest[sizeof(err->text)];
+    memcpy(rest, err->text, sizeof(rest));
+    memcpy(err->text, text, len);
+    const char *const parts[] = {": ", rest};
+    for (size_t i = 0; i < 2; i++) {
+        size_t n_part = strlen(parts[i]);
+        size_t room = sizeof(err->text) - 1 - len;
+        n_part = n_part < room ? n_part : room;
+        memcpy(err->text + len, parts[i], n_part);
+        len += n_part;
+    }
+    err->text[len] = '\0';
     clean(err->text, sizeof(err->text));
     return err->status;
 }
 
 const char *vl_status_name(vl_status status)
 {
-    static const char *const names[] = {"ok",        "invalid",   "format",  "unsupported",
-                                        "not found", "i/o",       "memory",  "range",
-                                        "device",    "cancelled", "timeout", "busy",
-                                        "abi",       "state",     "internal"};
+    static const char *const names[] = {"ok",      "invalid", "format", "unsupported", "not found",
+                                        "i/o",     "memory",  "range",  "device",      "cancelled",
+                                        "timeout", "busy",    "abi",    "state",       "internal"};
 
     if (status < 0 || (size_t)status >= sizeof(names) / sizeof(names[0]))
         return "unknown";

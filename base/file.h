@@ -7,8 +7,8 @@
 #include "base/buf.h"
 #include "vallmo/abi.h"
 
-/* A read-only private mapping of a whole regular file. Anything that is no regular file (FIFO, device,
- * folder) is refused without blocking on it. An empty file gives ptr NULL, len 0. */
+/* A read-only private mapping of a whole regular file. Anything that is no regular file (FIFO,
+ * device, folder) is refused without blocking on it. An empty file gives ptr NULL, len 0. */
 typedef struct vl_map {
     const uint8_t *ptr;
     size_t len;
@@ -17,7 +17,8 @@ typedef struct vl_map {
 vl_status vl_map_open(const char *path, vl_map *map, vl_error *err);
 void vl_map_close(vl_map *map); /* a zeroed map is fine */
 
-/* Appends the whole file to out. VL_E_RANGE if it is larger than max_bytes (both sizes in the text). */
+/* Appends the whole file to out. VL_E_RANGE if it is larger than max_bytes (both sizes in the
+ * text). */
 vl_status vl_file_read(const char *path, size_t max_bytes, vl_buf *out, vl_error *err);
 
 bool vl_path_is_dir(const char *path);

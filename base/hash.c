@@ -52,7 +52,8 @@ void vl_strmap_fini(vl_strmap *m)
     m->cap = m->n = 0;
 }
 
-static struct vl_strmap_slot *slot_of(const vl_strmap *m, const char *key, size_t len, uint64_t hash)
+static struct vl_strmap_slot *slot_of(const vl_strmap *m, const char *key, size_t len,
+                                      uint64_t hash)
 {
     for (size_t i = hash & (m->cap - 1);; i = (i + 1) & (m->cap - 1)) {
         struct vl_strmap_slot *s = &m->slots[i];

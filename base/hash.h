@@ -18,7 +18,8 @@ typedef struct vl_strmap {
 
 void vl_strmap_init(vl_strmap *m);
 void vl_strmap_fini(vl_strmap *m);
-/* 1 added, 0 the key was there (nothing changed; *old gets its value when old is not NULL), -1 out of memory. */
+/* 1 added, 0 the key was there (nothing changed; *old gets its value when old is not NULL), -1 out
+ * of memory. */
 int vl_strmap_add(vl_strmap *m, const char *key, size_t len, uint64_t value, uint64_t *old);
 bool vl_strmap_get(const vl_strmap *m, const char *key, size_t len, uint64_t *value);
 

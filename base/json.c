@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,9 +28,11 @@ struct parser {
     vl_error *err;
 };
 
-static vl_status fail_at(struct parser *p, size_t pos, const char *what)
+/* "line L, column C: " and the formatted text; the column counts bytes. */
+static VL_PRINTF(3, 4) vl_status fail_at(struct parser *p, size_t pos, const char *fmt, ...)
 {
     size_t line = 1, start = 0;
+    va_list args;
 
     for (size_t i = 0; i < pos && i < p->len; i++) {
         if (p->text[i] == '\n') {
@@ -37,7 +40,14 @@ static vl_status fail_at(struct parser *p, size_t pos, const char *what)
             start = i + 1;
         }
     }
-    return vl_error_set(p->err, VL_E_FORMAT, "line %zu, column %zu: %s", line, pos - start + 1, what);
+    vl_buf what = VL_BUF_INIT;
+    va_start(args, fmt);
+    vl_buf_vprintf(&what, fmt, args);
+    va_end(args);
+    vl_error_set(p->err, VL_E_FORMAT, "line %zu, column %zu: %s", line, pos - start + 1,
+                 what.ptr ? what.ptr : "not valid JSON");
+    vl_buf_fini(&what);
+    return VL_E_FORMAT;
 }
 
 static vl_status no_memory(struct parser *p)
@@ -57,7 +67,8 @@ static void skip_space(struct parser *p)
 
 static vl_json_node *add_node(struct parser *p, int type)
 {
-    if (p->doc->n_nodes == p->cap && !vl_grow(&p->doc->nodes, &p->cap, p->cap + 1, sizeof(vl_json_node)))
+    if (p->doc->n_nodes == p->cap &&
+        !vl_grow(&p->doc->nodes, &p->cap, p->cap + 1, sizeof(vl_json_node)))
         return NULL;
     vl_json_node *n = &p->doc->nodes[p->doc->n_nodes++];
     *n = (vl_json_node){.type = (uint8_t)type,
@@ -104,8 +115,9 @@ static const char *check_escape(struct parser *p, size_t *pos)
     if (v >= 0xdc00 && v <= 0xdfff)
         return "a low surrogate without a high one";
     if (v >= 0xd800 && v <= 0xdbff) {
-        int w = p->len - i >= 6 && p->text[i] == '\\' && p->text[i + 1] == 'u' ? hex4(p->text + i + 2)
-                                                                                : -1;
+        int w = p->len - i >= 6 && p->text[i] == '\\' && p->text[i + 1] == 'u'
+                    ? hex4(p->text + i + 2)
+                    : -1;
         if (w < 0xdc00 || w > 0xdfff)
             return "a high surrogate without a low one";
         i += 6;
@@ -124,7 +136,8 @@ static size_t plain_run(const char *s, size_t len)
         uint64_t w;
         memcpy(&w, s + i, 8);
         uint64_t quote = w ^ (ones * '"'), slash = w ^ (ones * '\\');
-        uint64_t hit = ((quote - ones) & ~quote) | ((slash - ones) & ~slash) | (w - ones * 0x20) | w;
+        uint64_t hit =
+            ((quote - ones) & ~quote) | ((slash - ones) & ~slash) | (w - ones * 0x20) | w;
         if (hit & high)
             break;
     }
@@ -155,7 +168,7 @@ static vl_status parse_string(struct parser *p)
         if (c == '\\') {
             const char *what = check_escape(p, &pos);
             if (what)
-                return fail_at(p, pos, what);
+                return fail_at(p, pos, "%s", what);
             n->escaped = 1;
         } else if (c >= 0x80) {
             uint32_t cp;
@@ -232,16 +245,14 @@ static vl_status parse_word(struct parser *p)
             return VL_OK;
         }
     }
-    return fail_at(p, p->pos, p->pos < p->len ? "a value was expected" : "the text ends too early");
+    return fail_at(p, p->pos, "%s",
+                   p->pos < p->len ? "a value was expected" : "the text ends too early");
 }
 
 static vl_status open_container(struct parser *p, int type)
 {
-    if (p->depth >= p->max_depth) {
-        fail_at(p, p->pos, "nested too deep");
-        return vl_error_set(p->err, VL_E_FORMAT, "%s (at most %u levels)",
-                            p->err ? p->err->text : "", p->max_depth);
-    }
+    if (p->depth >= p->max_depth)
+        return fail_at(p, p->pos, "nested deeper than %u levels", p->max_depth);
     if (!vl_grow(&p->stack, &p->stack_cap, p->depth + 1, sizeof(*p->stack)) || !add_node(p, type))
         return no_memory(p);
     p->stack[p->depth++] = p->doc->n_nodes - 1;
@@ -249,7 +260,8 @@ static vl_status open_container(struct parser *p, int type)
     return VL_OK;
 }
 
-/* Refuses an object that names a key twice. Small ones pairwise, large ones with a hash. */
+/* Refuses an object that names a key twice; with a hash, so that a large object costs linear time.
+ */
 static vl_status check_keys(struct parser *p, const vl_json_node *object)
 {
     vl_json o = {p->doc, object};
@@ -280,11 +292,8 @@ static vl_status check_keys(struct parser *p, const vl_json_node *object)
             goto out;
         }
         if (added == 0) {
-            fail_at(p, it.key.node->start, "the key");
-            vl_error_set(p->err, VL_E_FORMAT, "%s \"%.*s\" stands twice in one object",
-                         p->err ? p->err->text : "", (int)(names.len - at > 200 ? 200 : names.len - at),
-                         names.ptr + at);
-            rc = VL_E_FORMAT;
+            rc = fail_at(p, it.key.node->start, "the key \"%.*s\" stands twice in one object",
+                         (int)(names.len - at > 200 ? 200 : names.len - at), names.ptr + at);
             goto out;
         }
     }
@@ -346,12 +355,12 @@ static vl_status parse_in_container(struct parser *p)
 
     skip_space(p);
     if (p->pos >= p->len)
-        return fail_at(p, p->pos, object ? "the text ends inside an object" : "the text ends inside an array");
+        return fail_at(p, p->pos, "the text ends inside an %s", object ? "object" : "array");
     if (p->text[p->pos] == close)
         return close_container(p);
     if (n->count > 0) {
         if (p->text[p->pos] != ',')
-            return fail_at(p, p->pos, object ? "',' or '}' was expected" : "',' or ']' was expected");
+            return fail_at(p, p->pos, "',' or '%c' was expected", close);
         p->pos++;
     }
     if (n->count == UINT32_MAX)
@@ -368,7 +377,8 @@ static vl_status parse_in_container(struct parser *p)
 vl_status vl_json_parse(vl_json_doc *doc, const char *text, size_t len, uint32_t max_depth,
                         uint32_t flags, vl_error *err)
 {
-    struct parser p = {.doc = doc, .text = text, .len = len, .max_depth = max_depth, .flags = flags, .err = err};
+    struct parser p = {
+        .doc = doc, .text = text, .len = len, .max_depth = max_depth, .flags = flags, .err = err};
 
     *doc = (vl_json_doc){text, len, NULL, 0};
     if (p.max_depth > UINT16_MAX)
@@ -419,7 +429,8 @@ bool vl_json_is_null(vl_json v)
 
 const char *vl_json_type_name(vl_json v)
 {
-    static const char *const names[] = {"null", "boolean", "boolean", "number", "string", "array", "object"};
+    static const char *const names[] = {"null",   "boolean", "boolean", "number",
+                                        "string", "array",   "object"};
     return v.node ? names[v.node->type] : "missing";
 }
 
@@ -574,7 +585,8 @@ bool vl_json_str_copy(vl_json v, char *buf, size_t cap)
 /* strtod in the C locale, whatever setlocale was told. */
 static double to_double(const char *text)
 {
-    static locale_t c_locale; /* made once; a race makes a second one that stays, which is harmless */
+    static locale_t
+        c_locale; /* made once; a race makes a second one that stays, which is harmless */
     locale_t l = __atomic_load_n(&c_locale, __ATOMIC_ACQUIRE);
 
     if (!l) {
@@ -608,7 +620,8 @@ bool vl_json_f64(vl_json v, double *out)
     return true;
 }
 
-/* The magnitude of a number that is an integer, exactly: digits, then what point and exponent do to them. */
+/* The magnitude of a number that is an integer, exactly: digits, then what point and exponent do to
+ * them. */
 static bool magnitude(vl_bytes raw, bool *negative, uint64_t *out)
 {
     size_t i = 0;
@@ -618,7 +631,8 @@ static bool magnitude(vl_bytes raw, bool *negative, uint64_t *out)
 
     *negative = raw.len > 0 && raw.ptr[0] == '-';
     i = *negative ? 1 : 0;
-    /* Zeros at the end of the digits are kept as a power of ten, so that "3.000" and "3e2" are exact. */
+    /* Zeros at the end of the digits are kept as a power of ten, so that "3.000" and "3e2" are
+     * exact. */
     int64_t zeros = 0;
     for (; i < raw.len && raw.ptr[i] != 'e' && raw.ptr[i] != 'E'; i++) {
         if (raw.ptr[i] == '.') {
@@ -667,7 +681,8 @@ bool vl_json_u64(vl_json v, uint64_t *out)
     bool negative;
     uint64_t value;
 
-    if (!vl_json_is(v, VL_JSON_NUMBER) || !magnitude(vl_json_raw(v), &negative, &value) || (negative && value))
+    if (!vl_json_is(v, VL_JSON_NUMBER) || !magnitude(vl_json_raw(v), &negative, &value) ||
+        (negative && value))
         return false;
     *out = value;
     return true;

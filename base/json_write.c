@@ -38,14 +38,30 @@ void vl_json_put_escaped(vl_buf *out, const char *text, size_t len)
             continue;
         }
         switch (c) {
-        case '"': vl_buf_puts(out, "\\\""); break;
-        case '\\': vl_buf_puts(out, "\\\\"); break;
-        case '\n': vl_buf_puts(out, "\\n"); break;
-        case '\r': vl_buf_puts(out, "\\r"); break;
-        case '\t': vl_buf_puts(out, "\\t"); break;
-        case '\b': vl_buf_puts(out, "\\b"); break;
-        case '\f': vl_buf_puts(out, "\\f"); break;
-        default: vl_buf_printf(out, "\\u%04x", c); break;
+        case '"':
+            vl_buf_puts(out, "\\\"");
+            break;
+        case '\\':
+            vl_buf_puts(out, "\\\\");
+            break;
+        case '\n':
+            vl_buf_puts(out, "\\n");
+            break;
+        case '\r':
+            vl_buf_puts(out, "\\r");
+            break;
+        case '\t':
+            vl_buf_puts(out, "\\t");
+            break;
+        case '\b':
+            vl_buf_puts(out, "\\b");
+            break;
+        case '\f':
+            vl_buf_puts(out, "\\f");
+            break;
+        default:
+            vl_buf_printf(out, "\\u%04x", c);
+            break;
         }
         i++;
     }
@@ -76,7 +92,8 @@ void vl_json_put_f64(vl_buf *out, double x)
         vl_buf_puts(out, signbit(x) ? "-0.0" : "0.0");
         return;
     }
-    /* %e prints d.ddde±XX; its point is the locale's, so only digits and exponent are taken from it. */
+    /* %e prints d.ddde±XX; its point is the locale's, so only digits and exponent are taken from
+     * it. */
     for (precision = 0; precision < 17; precision++) {
         snprintf(text, sizeof(text), "%.*e", precision, x);
         if (strtod(text, NULL) == x)
@@ -125,9 +142,12 @@ static void put_scalar(vl_buf *out, vl_json v, uint32_t flags)
         vl_buf_fini(&text);
     } else if (v.node->type == VL_JSON_NUMBER && !(flags & VL_JSON_PUT_RAW_NUMBERS)) {
         double x;
-        bool real = memchr(raw.ptr, '.', raw.len) || memchr(raw.ptr, 'e', raw.len) || memchr(raw.ptr, 'E', raw.len);
+        bool real = memchr(raw.ptr, '.', raw.len) || memchr(raw.ptr, 'e', raw.len) ||
+                    memchr(raw.ptr, 'E', raw.len);
         if (real && vl_json_f64(v, &x))
             vl_json_put_f64(out, x);
+        else if (raw.len == 2 && memcmp(raw.ptr, "-0", 2) == 0)
+            vl_buf_putc(out, '0'); /* Python's integers have one zero */
         else
             vl_buf_append(out, raw.ptr, raw.len);
     } else {
@@ -137,7 +157,8 @@ static void put_scalar(vl_buf *out, vl_json v, uint32_t flags)
 
 void vl_json_put(vl_buf *out, vl_json v, const char *item_sep, const char *key_sep, uint32_t flags)
 {
-    /* Nodes lie in document order: walk them and close what ends. `open` holds the containers on the way. */
+    /* Nodes lie in document order: walk them and close what ends. `open` holds the containers on
+     * the way. */
     size_t n_open = 0, cap = 0;
     vl_json_iter *open = NULL;
 

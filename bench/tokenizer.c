@@ -1,7 +1,8 @@
 /* bench/tokenizer.c: speed of the bpe tokenizer on one thread.
  *   bench_tokenizer [-r RUNS] [-o IDS] TOKENIZER.json FILE...
- * Prints a line for the load and one a file and call size: bytes, ids, best of RUNS in ms, MB/s (10^6). With -o
- * the ids of the last file go to IDS as little-endian i32, for comparison. bench/tokenizer.py drives it. */
+ * Prints a line for the load and one a file and call size: bytes, ids, best of RUNS in ms, MB/s
+ * (10^6). With -o the ids of the last file go to IDS as little-endian i32, for comparison.
+ * bench/tokenizer.py drives it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,8 @@ static vl_tokenizer *load(const char *path, int runs)
     return t;
 }
 
-/* Encodes text in calls of about `step` bytes, cut before a character. Returns the number of ids. */
+/* Encodes text in calls of about `step` bytes, cut before a character. Returns the number of ids.
+ */
 static uint64_t encode(const vl_tokenizer *t, const vl_map *text, size_t step, int32_t *ids)
 {
     uint64_t total = 0;
@@ -58,7 +60,8 @@ static uint64_t encode(const vl_tokenizer *t, const vl_map *text, size_t step, i
         vl_piece piece = {(const char *)text->ptr + at, end - at, VL_PIECE_TEMPLATE, 0};
         uint64_t n = 0;
         vl_error err;
-        if (vl_bpe_tokenizer_encode(t, &piece, 1, NULL, NULL, 0, ids + total, text->len - total, &n, &err)) {
+        if (vl_bpe_tokenizer_encode(t, &piece, 1, NULL, NULL, 0, ids + total, text->len - total, &n,
+                                    &err)) {
             fprintf(stderr, "%s\n", err.text);
             exit(1);
         }

@@ -52,11 +52,12 @@ sub table {
 }
 
 print <<'H';
-/* Canonical combining classes and decompositions (one step; the last member: it composes back) of
- * Unicode 9.0's characters, each table in ascending order. Hangul syllables are done by arithmetic in nfc.c.
- * Made by scripts/gen_nfc.pl: don't edit. */
+/* nfc_tables.c: canonical combining classes and decompositions (one step; the last member: it
+ * composes back) of Unicode 9.0's characters, each table in ascending order. Data only. Hangul
+ * syllables are done by arithmetic in nfc.c. Made by scripts/gen_nfc.pl: don't edit. */
 #include "nfc.h"
 
+/* clang-format off */
 H
 my @runs;
 for my $cp (sort { $a <=> $b } keys %ccc) {

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Makes sure that what Vallmo builds and tests with is installed (Debian 12, Ubuntu 24.04).
-# Usage: scripts/packages.sh [build|test]   (default: test, which includes build)
+# Usage: scripts/packages.sh [build|test]   (default: test, which includes build; build includes curl, for the demo)
 # Installs with apt where it may; else prints the one line to run and fails.
 set -euo pipefail
 
 what=${1:-test}
 packages=(build-essential cmake ninja-build pkg-config libevent-dev libyaml-dev libpcre2-dev
-    libutf8proc-dev libcurl4-openssl-dev libmd4c-dev libcmocka-dev)
+    libutf8proc-dev libcurl4-openssl-dev libmd4c-dev libcmocka-dev curl
+    ca-certificates)
 if [ "$what" = test ]; then
-    packages+=(python3 python3-venv tmux curl procps)
+    packages+=(python3 python3-venv python3-numpy tmux procps)
 fi
 
 missing=()

@@ -1,8 +1,9 @@
 /* tokenizer_ids.c: the core behind a pipe, for tests/fuzz/tokenizer_fuzz.py.
  *   tokenizer_ids TOKENIZER.json [TOKENIZER_CONFIG.json]
- * A request on stdin: u32 number of pieces, then for each u32 kind, u32 bytes, the bytes. The answer: i32 status
- * (VL_OK or an error, then nothing follows), u32 number of ids, the ids as i32, u32 bytes of the streamed
- * decode, the bytes, and the same with special tokens skipped. All little-endian. Ends at the end of stdin. */
+ * A request on stdin: u32 number of pieces, then for each u32 kind, u32 bytes, the bytes. The
+ * answer: i32 status (VL_OK or an error, then nothing follows), u32 number of ids, the ids as i32,
+ * u32 bytes of the streamed decode, the bytes, and the same with special tokens skipped. All
+ * little-endian. Ends at the end of stdin. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -63,12 +64,13 @@ static bool serve_one(const vl_tokenizer *t)
         pieces[i] = (vl_piece){bytes, len, (int32_t)kind, 0};
         total += len;
     }
-    int32_t *ids = malloc((total + 1) * sizeof *ids);
+    int32_t *ids = malloc((3 * total + 1) * sizeof *ids); /* NFC can make a text longer */
     uint64_t n_ids = 0;
     vl_error err = {0};
     if (pieces == NULL || ids == NULL)
         return false;
-    int32_t rc = vl_bpe_tokenizer_encode(t, pieces, n_pieces, NULL, NULL, 0, ids, total + 1, &n_ids, &err);
+    int32_t rc = vl_bpe_tokenizer_encode(t, pieces, n_pieces, NULL, NULL, 0, ids, 3 * total + 1,
+                                         &n_ids, &err);
     put(&rc, sizeof rc);
     if (rc == VL_OK) {
         uint32_t n = (uint32_t)n_ids;

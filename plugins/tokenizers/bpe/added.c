@@ -59,7 +59,8 @@ static bool grow_edges(struct vl_added *a)
 
 static bool new_node(struct vl_added *a)
 {
-    if (a->n_nodes >= NONE / 2 || !vl_grow(&a->nodes, &a->nodes_cap, a->n_nodes + 1, sizeof *a->nodes))
+    if (a->n_nodes >= NONE / 2 ||
+        !vl_grow(&a->nodes, &a->nodes_cap, a->n_nodes + 1, sizeof *a->nodes))
         return false;
     a->nodes[a->n_nodes++] = (struct vl_added_node){-1, 0};
     return true;
@@ -80,8 +81,8 @@ static bool add_edge(struct vl_added *a, uint32_t from, uint8_t byte, uint32_t *
     return true;
 }
 
-vl_status vl_added_put(struct vl_added *a, int32_t id, uint32_t flags, const char *content, size_t len,
-                       vl_error *err)
+vl_status vl_added_put(struct vl_added *a, int32_t id, uint32_t flags, const char *content,
+                       size_t len, vl_error *err)
 {
     uint32_t node = 0;
 
@@ -130,16 +131,60 @@ static size_t candidate(const struct vl_added *a, const uint8_t *text, size_t at
     return at;
 }
 
-/* A word character as \w is in the reference: letters, marks, numbers, connecting punctuation, joiners.
- * (Its numbers leave out the category No, which our classes don't tell apart.) */
+/* A word character as \w is in the reference: letters, marks, decimal digits and letter numbers,
+ * and what is alphabetic, connecting or joining besides. */
+static const struct vl_range no_word[] = {
+    /* Numbers that are none of it: the category No. */
+    /* clang-format off */
+    {0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}, {0x9f4, 0x9f9}, {0xb72, 0xb77}, {0xbf0, 0xbf2},
+    {0xc78, 0xc7e}, {0xd58, 0xd5e}, {0xd70, 0xd78}, {0xf2a, 0xf33}, {0x1369, 0x137c},
+    {0x17f0, 0x17f9}, {0x19da, 0x19da}, {0x2070, 0x2070}, {0x2074, 0x2079}, {0x2080, 0x2089},
+    {0x2150, 0x215f}, {0x2189, 0x2189}, {0x2460, 0x249b}, {0x24ea, 0x24ff}, {0x2776, 0x2793},
+    {0x2cfd, 0x2cfd}, {0x3192, 0x3195}, {0x3220, 0x3229}, {0x3248, 0x324f}, {0x3251, 0x325f},
+    {0x3280, 0x3289}, {0x32b1, 0x32bf}, {0xa830, 0xa835}, {0x10107, 0x10133}, {0x10175, 0x10178},
+    {0x1018a, 0x1018b}, {0x102e1, 0x102fb}, {0x10320, 0x10323}, {0x10858, 0x1085f},
+    {0x10879, 0x1087f}, {0x108a7, 0x108af}, {0x108fb, 0x108ff}, {0x10916, 0x1091b},
+    {0x109bc, 0x109bd}, {0x109c0, 0x109cf}, {0x109d2, 0x109ff}, {0x10a40, 0x10a48},
+    {0x10a7d, 0x10a7e}, {0x10a9d, 0x10a9f}, {0x10aeb, 0x10aef}, {0x10b58, 0x10b5f},
+    {0x10b78, 0x10b7f}, {0x10ba9, 0x10baf}, {0x10cfa, 0x10cff}, {0x10e60, 0x10e7e},
+    {0x10f1d, 0x10f26}, {0x10f51, 0x10f54}, {0x10fc5, 0x10fcb}, {0x11052, 0x11065},
+    {0x111e1, 0x111f4}, {0x1173a, 0x1173b}, {0x118ea, 0x118f2}, {0x11c5a, 0x11c6c},
+    {0x11fc0, 0x11fd4}, {0x16b5b, 0x16b61}, {0x16e80, 0x16e96}, {0x1d2c0, 0x1d2d3},
+    {0x1d2e0, 0x1d2f3}, {0x1d360, 0x1d378}, {0x1e8c7, 0x1e8cf}, {0x1ec71, 0x1ecab},
+    {0x1ecad, 0x1ecaf}, {0x1ecb1, 0x1ecb4}, {0x1ed01, 0x1ed2d}, {0x1ed2f, 0x1ed3d},
+    {0x1f100, 0x1f10c},
+    /* clang-format on */
+};
+static const struct vl_range more_word[] = {
+    /* clang-format off */
+    {0x5f, 0x5f}, {0x200c, 0x200d}, {0x203f, 0x2040}, {0x2054, 0x2054}, {0x24b6, 0x24e9},
+    {0xfe33, 0xfe34}, {0xfe4d, 0xfe4f}, {0xff3f, 0xff3f}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169},
+    {0x1f170, 0x1f189},
+    /* clang-format on */
+};
+
+static bool in_ranges(const struct vl_range *r, size_t n, uint32_t c)
+{
+    size_t lo = 0, hi = n;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (r[mid].last < c)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n && r[lo].first <= c;
+}
+
 static bool is_word(const struct vl_added *a, const uint8_t *p)
 {
     uint32_t len;
     uint32_t c = vl_unicode_read(p, &len);
-    if (a->classes[c] & (VL_CP_LETTER | VL_CP_MARK | VL_CP_NUMBER))
+    if (a->classes[c] & (VL_CP_LETTER | VL_CP_MARK))
         return true;
-    return c == '_' || c == 0x200c || c == 0x200d || c == 0x203f || c == 0x2040 || c == 0x2054 ||
-           (c >= 0xfe33 && c <= 0xfe34) || (c >= 0xfe4d && c <= 0xfe4f) || c == 0xff3f;
+    if (a->classes[c] & VL_CP_NUMBER)
+        return !in_ranges(no_word, sizeof no_word / sizeof no_word[0], c);
+    return in_ranges(more_word, sizeof more_word / sizeof more_word[0], c);
 }
 
 static size_t char_before(const uint8_t *text, size_t lo, size_t at)
@@ -176,8 +221,8 @@ static void take_spaces(const struct vl_added *a, const uint8_t *text, size_t fl
         m->to += len;
 }
 
-bool vl_added_next(const struct vl_added *a, const uint8_t *text, size_t lo, size_t hi, size_t floor,
-                   size_t at, size_t end, struct vl_added_match *m)
+bool vl_added_next(const struct vl_added *a, const uint8_t *text, size_t lo, size_t hi,
+                   size_t floor, size_t at, size_t end, struct vl_added_match *m)
 {
     if (a->n == 0)
         return false;

@@ -1,7 +1,7 @@
-/* bpe.c: merging one piece: among adjacent pairs that have a rank the lowest goes first, the leftmost
- * of equals; until none is left. Three ways, equal in result: scanning for short pieces, a heap, and for
- * very long ones lists by rank, which take linear time. Short pieces that are a token as a whole
- * skip all of it once that is known to be the same. */
+/* bpe.c: merging one piece: among adjacent pairs that have a rank the lowest goes first, the
+ * leftmost of equals; until none is left. Three ways, equal in result: scanning for short pieces, a
+ * heap, and for very long ones lists by rank, which take linear time. Short pieces that are a token
+ * as a whole skip all of it once that is known to be the same. */
 #include "bpe.h"
 
 #include <stdlib.h>
@@ -11,11 +11,8 @@
 #define NONE UINT32_MAX
 
 enum {
-    SCAN_MAX = 48,     /* bytes of a piece that is merged by scanning */
-    LISTS_MIN = 4096,  /* bytes from which lists by rank pay for their set-up */
-    WHOLE_UNKNOWN = 0, /* vl_bpe.whole */
-    WHOLE_YES = 1,
-    WHOLE_NO = 2
+    SCAN_MAX = 48,   /* bytes of a piece that is merged by scanning */
+    LISTS_MIN = 4096 /* bytes from which lists by rank pay for their set-up */
 };
 
 void vl_bpe_scratch_fini(struct vl_bpe_scratch *s)
@@ -25,156 +22,6 @@ void vl_bpe_scratch_fini(struct vl_bpe_scratch *s)
     free(s->bits);
     memset(s, 0, sizeof *s);
 }
-
-vl_status vl_bpe_init(struct vl_bpe *b, size_t n_tokens, size_t pool_bytes, vl_error *err)
-{
-    memset(b, 0, sizeof *b);
-    return vl_tokens_init(&b->tokens, n_tokens, pool_bytes, err);
-}
-
-void vl_bpe_fini(struct vl_bpe *b)
-{
-    vl_tokens_fini(&b->tokens);
-    free(b->merges);
-    free(b->pairs);
-    free(b->byte_pairs);
-    free(b->whole);
-    memset(b, 0, sizeof *b);
-}
-
-static inline size_t pair_slot(const struct vl_bpe *b, int32_t left, int32_t right)
-{
-    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    return vl_fold(key ^ b->tokens.seed, 0x9e3779b97f4a7c15u) & (b->n_pairs - 1);
-}
-
-static inline const struct vl_bpe_pair *find_pair(const struct vl_bpe *b, int32_t left, int32_t right)
-{
-    for (size_t i = pair_slot(b, left, right);; i = (i + 1) & (b->n_pairs - 1)) {
-        const struct vl_bpe_pair *p = &b->pairs[i];
-        if (p->left == left && p->right == right)
-            return p;
-        if (p->left < 0)
-            return NULL;
-    }
-}
-
-vl_status vl_bpe_reserve_merges(struct vl_bpe *b, size_t n, vl_error *err)
-{
-    for (int i = 0; i < 256; i++) {
-        uint8_t byte = (uint8_t)i;
-        b->byte_id[i] = vl_tokens_find(&b->tokens, &byte, 1);
-        if (b->byte_id[i] < 0)
-            return vl_error_set(err, VL_E_FORMAT, "vocab: no token for the single byte 0x%02X", i);
-    }
-    b->n_pairs = 1024;
-    if (n > VL_TOKENS_IDS_MAX * (size_t)4)
-        return vl_error_set(err, VL_E_RANGE, "merges: %zu of them, at most %d are taken", n,
-                            VL_TOKENS_IDS_MAX * 4);
-    while (b->n_pairs < 2 * n)
-        b->n_pairs *= 2;
-    b->pairs = malloc(b->n_pairs * sizeof *b->pairs);
-    b->byte_pairs = malloc(256 * 256 * sizeof *b->byte_pairs);
-    if (b->pairs == NULL || b->byte_pairs == NULL ||
-        !vl_grow(&b->merges, &b->merges_cap, n + 1, sizeof *b->merges))
-        return vl_error_set(err, VL_E_NOMEM, "merges: out of memory for %zu", n);
-    memset(b->pairs, 0xff, b->n_pairs * sizeof *b->pairs);
-    memset(b->byte_pairs, 0xff, 256 * 256 * sizeof *b->byte_pairs);
-    return VL_OK;
-}
-
-/* The id of left + right. Merges mostly stand in the order of the ids that they make, so the token behind
- * the last merge's is tried before the hash. */
-static int32_t find_merged(const struct vl_bpe *b, vl_bytes left, vl_bytes right)
-{
-    size_t len = left.len + right.len;
-    int64_t guess = b->n_merges > 0 ? (int64_t)b->merges[b->n_merges - 1].merged + 1 : 256;
-    vl_bytes g = vl_tokens_bytes(&b->tokens, guess);
-    if (g.len == len && len > 0 && memcmp(g.ptr, left.ptr, left.len) == 0 &&
-        memcmp(g.ptr + left.len, right.ptr, right.len) == 0 && b->tokens.refs[guess].known == 2)
-        return (int32_t)guess;
-    if (len > b->tokens.max_len)
-        return -1;
-    uint8_t small[256];
-    uint8_t *both = len <= sizeof small ? small : malloc(len);
-    if (both == NULL)
-        return -1;
-    memcpy(both, left.ptr, left.len);
-    memcpy(both + left.len, right.ptr, right.len);
-    int32_t id = vl_tokens_find(&b->tokens, both, len);
-    if (both != small)
-        free(both);
-    return id;
-}
-
-static int shown(size_t len)
-{
-    return len > 48 ? 48 : (int)len;
-}
-
-vl_status vl_bpe_add_merge(struct vl_bpe *b, const void *left, size_t left_len, const void *right,
-                           size_t right_len, vl_error *err)
-{
-    int32_t l = vl_tokens_find(&b->tokens, left, left_len);
-    int32_t r = vl_tokens_find(&b->tokens, right, right_len);
-    vl_bytes lb = vl_tokens_bytes(&b->tokens, l), rb = vl_tokens_bytes(&b->tokens, r);
-
-    if (left_len == 0 || right_len == 0 || l < 0 || r < 0)
-        return vl_error_set(err, VL_E_FORMAT, "merge %zu: \"%.*s\" is not in the vocabulary",
-                            b->n_merges, shown(l < 0 ? left_len : right_len),
-                            l < 0 ? (const char *)left : (const char *)right);
-    int32_t merged = find_merged(b, lb, rb);
-    if (merged < 0)
-        return vl_error_set(err, VL_E_FORMAT,
-                            "merge %zu: its result \"%.*s%.*s\" is not in the vocabulary", b->n_merges,
-                            shown(lb.len), lb.ptr, shown(rb.len), rb.ptr);
-    if (!vl_grow(&b->merges, &b->merges_cap, b->n_merges + 1, sizeof *b->merges))
-        return vl_error_set(err, VL_E_NOMEM, "merges: out of memory");
-
-    uint32_t rank = (uint32_t)b->n_merges;
-    size_t i = pair_slot(b, l, r);
-    while (b->pairs[i].left >= 0 && (b->pairs[i].left != l || b->pairs[i].right != r))
-        i = (i + 1) & (b->n_pairs - 1);
-    b->pairs[i] = (struct vl_bpe_pair){l, r, rank, merged}; /* of equal pairs the later rank stays */
-    b->merges[b->n_merges++] = (struct vl_bpe_merge){l, r, merged};
-    if (lb.len == 1 && rb.len == 1) {
-        uint8_t x = (uint8_t)lb.ptr[0], y = (uint8_t)rb.ptr[0];
-        b->byte_pairs[x << 8 | y] = (struct vl_bpe_rank){rank, merged};
-    }
-    return VL_OK;
-}
-
-vl_status vl_bpe_seal(struct vl_bpe *b, vl_error *err)
-{
-    size_t n = b->tokens.n_ids;
-    uint32_t *made = malloc((n + 1) * sizeof *made); /* highest rank that makes the id, plus 1 */
-
-    b->whole = calloc(n + 1, 1);
-    if (made == NULL || b->whole == NULL) {
-        free(made);
-        return vl_error_set(err, VL_E_NOMEM, "vocab: out of memory");
-    }
-    memset(made, 0, (n + 1) * sizeof *made);
-    for (size_t i = 0; i < b->n_merges; i++)
-        made[b->merges[i].merged] = (uint32_t)i + 1;
-    b->ordered = true;
-    for (size_t i = 0; i < b->n_merges; i++)
-        if (made[b->merges[i].left] > i || made[b->merges[i].right] > i)
-            b->ordered = false;
-    for (int i = 0; i < 256; i++)
-        b->whole[b->byte_id[i]] = WHOLE_YES;
-    if (b->ignore_merges)
-        memset(b->whole, WHOLE_YES, n);
-    free(made);
-    return VL_OK;
-}
-
-void vl_bpe_never_whole(struct vl_bpe *b, int32_t id)
-{
-    b->whole[id] = WHOLE_NO;
-}
-
-/* ---- merging ---- */
 
 static bool put_all(struct vl_ids *out, const int32_t *ids, size_t n)
 {
@@ -217,12 +64,12 @@ static bool merge_scan(const struct vl_bpe *b, const uint8_t *piece, size_t len,
         if (at + 1 < n) {
             memmove(ranks + at, ranks + at + 1, (n - at - 1) * sizeof *ranks);
             memmove(merged + at, merged + at + 1, (n - at - 1) * sizeof *merged);
-            const struct vl_bpe_pair *p = find_pair(b, ids[at], ids[at + 1]);
+            const struct vl_bpe_pair *p = vl_bpe_pair_find(b, ids[at], ids[at + 1]);
             ranks[at] = p != NULL ? p->rank : NONE;
             merged[at] = p != NULL ? p->merged : -1;
         }
         if (at > 0) {
-            const struct vl_bpe_pair *p = find_pair(b, ids[at - 1], ids[at]);
+            const struct vl_bpe_pair *p = vl_bpe_pair_find(b, ids[at - 1], ids[at]);
             ranks[at - 1] = p != NULL ? p->rank : NONE;
             merged[at - 1] = p != NULL ? p->merged : -1;
         }
@@ -278,7 +125,8 @@ static uint32_t chain_rank(const struct chain *c, const struct vl_bpe *b, uint32
 {
     if (c->next[at] == NONE)
         return NONE;
-    const struct vl_bpe_pair *p = find_pair(b, (int32_t)c->id[at], (int32_t)c->id[c->next[at]]);
+    const struct vl_bpe_pair *p =
+        vl_bpe_pair_find(b, (int32_t)c->id[at], (int32_t)c->id[c->next[at]]);
     return p != NULL ? p->rank : NONE;
 }
 
@@ -322,7 +170,8 @@ static uint64_t heap_pop(struct chain *c)
     return top;
 }
 
-/* Any length, any order of ranks: n log n. An entry whose pair has changed since is recognised by its rank. */
+/* Any length, any order of ranks: n log n. An entry whose pair has changed since is recognised by
+ * its rank. */
 static bool merge_heap(const struct vl_bpe *b, struct vl_bpe_scratch *s, const uint8_t *piece,
                        size_t len, struct vl_ids *out)
 {
@@ -392,9 +241,10 @@ static void lists_merge_at(struct chain *c, const struct vl_bpe *b, struct vl_bp
     }
 }
 
-/* For ordered merges: a merge makes only pairs of higher ranks, so the ranks are gone through once, upward,
- * and each is done when it is left. Within a rank the order matters only where pairs overlap, which is
- * inside a run of one symbol: there the work starts at the run's left end. Linear in len. */
+/* For ordered merges: a merge makes only pairs of higher ranks, so the ranks are gone through once,
+ * upward, and each is done when it is left. Within a rank the order matters only where pairs
+ * overlap, which is inside a run of one symbol: there the work starts at the run's left end. Linear
+ * in len. */
 static bool merge_lists(const struct vl_bpe *b, struct vl_bpe_scratch *s, const uint8_t *piece,
                         size_t len, struct vl_ids *out)
 {
@@ -402,9 +252,10 @@ static bool merge_lists(const struct vl_bpe *b, struct vl_bpe_scratch *s, const 
     size_t n_words = b->n_merges / 64 + 1;
 
     if (s->heads == NULL) {
-        s->heads = malloc((b->n_merges + 1) * sizeof *s->heads);
         s->bits = calloc(n_words, sizeof *s->bits);
-        if (s->heads == NULL || s->bits == NULL)
+        if (s->bits != NULL)
+            s->heads = malloc((b->n_merges + 1) * sizeof *s->heads);
+        if (s->heads == NULL)
             return false;
         memset(s->heads, 0xff, (b->n_merges + 1) * sizeof *s->heads);
     }
@@ -447,15 +298,21 @@ vl_status vl_bpe_encode(const struct vl_bpe *b, struct vl_bpe_scratch *s, const 
 {
     size_t had = out->n;
     int32_t id = vl_tokens_find(&b->tokens, piece, len);
-    uint8_t whole = id >= 0 ? __atomic_load_n(&b->whole[id], __ATOMIC_RELAXED) : WHOLE_NO;
+    uint8_t whole = id >= 0 ? __atomic_load_n(&b->whole[id], __ATOMIC_RELAXED) : VL_WHOLE_NO;
     bool ok;
 
-    if (whole == WHOLE_YES) {
+    if (whole == VL_WHOLE_YES) {
         ok = vl_ids_put(out, id);
     } else {
+        for (size_t i = 0; b->n_missing > 0 && i < len; i++)
+            if (b->byte_id[piece[i]] < 0)
+                return vl_error_set(err, VL_E_INVALID,
+                                    "encode: the vocabulary has no token for the byte 0x%02X",
+                                    piece[i]);
         ok = merge_piece(b, s, piece, len, out);
-        if (ok && whole == WHOLE_UNKNOWN)
-            __atomic_store_n(&b->whole[id], out->n == had + 1 && out->ptr[had] == id ? WHOLE_YES : WHOLE_NO,
+        if (ok && whole == VL_WHOLE_UNKNOWN)
+            __atomic_store_n(&b->whole[id],
+                             out->n == had + 1 && out->ptr[had] == id ? VL_WHOLE_YES : VL_WHOLE_NO,
                              __ATOMIC_RELAXED);
     }
     return ok ? VL_OK : vl_error_set(err, VL_E_NOMEM, "encode: out of memory");

@@ -1,5 +1,5 @@
-/* decode.c: the streaming decoder. A byte-level decode is a concatenation of bytes; what is held back is
- * only a correct beginning of a character, at most 3 bytes. */
+/* decode.c: the streaming decoder. A byte-level decode is a concatenation of bytes; what is held
+ * back is only a correct beginning of a character, at most 3 bytes. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -27,8 +27,8 @@ void vl_bpe_decoder_destroy(vl_decoder *d)
     free(d);
 }
 
-/* Writes what of src[0, len) is complete to out, ill-formed parts as U+FFFD; with out NULL it only counts.
- * *rest is the number of bytes at the end that are the beginning of a character. */
+/* Writes what of src[0, len) is complete to out, ill-formed parts as U+FFFD; with out NULL it only
+ * counts. *rest is the number of bytes at the end that are the beginning of a character. */
 static size_t put_utf8(const char *src, size_t len, char *out, size_t *rest)
 {
     size_t n = 0, i = 0;
@@ -47,15 +47,14 @@ static size_t put_utf8(const char *src, size_t len, char *out, size_t *rest)
     return n;
 }
 
-vl_status vl_bpe_decoder_push(vl_decoder *d, int32_t id, int32_t skip_special, char *out, uint64_t cap,
-                              uint64_t *len, vl_error *err)
+vl_status vl_bpe_decoder_push(vl_decoder *d, int32_t id, int32_t skip_special, char *out,
+                              uint64_t cap, uint64_t *len, vl_error *err)
 {
     vl_bytes token = vl_tokens_bytes(&d->t->bpe.tokens, id);
     char small[512];
     size_t rest;
 
-    if (token.len == 0 ||
-        (skip_special && (vl_bpe_tokenizer_flags(d->t, id) & VL_TOKEN_SPECIAL))) {
+    if (token.len == 0 || (skip_special && (vl_bpe_tokenizer_flags(d->t, id) & VL_TOKEN_SPECIAL))) {
         *len = 0;
         return VL_OK;
     }
@@ -89,7 +88,8 @@ vl_status vl_bpe_decoder_flush(vl_decoder *d, char *out, uint64_t cap, uint64_t 
         return VL_OK;
     }
     if (cap < 3)
-        return vl_error_set(err, VL_E_RANGE, "decoder: 3 bytes, room for %llu", (unsigned long long)cap);
+        return vl_error_set(err, VL_E_RANGE, "decoder: 3 bytes, room for %llu",
+                            (unsigned long long)cap);
     memcpy(out, "\xef\xbf\xbd", 3);
     d->n_held = 0;
     *len = 3;

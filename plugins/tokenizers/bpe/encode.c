@@ -1,6 +1,6 @@
-/* encode.c: pieces of text to ids. Added tokens are found first, each wholly inside one template piece;
- * what lies between them is normalised, split and merged. All places are kept in bytes of the
- * concatenated pieces, so that marks can be answered. */
+/* encode.c: pieces of text to ids. Added tokens are found first, each wholly inside one template
+ * piece; what lies between them is normalised, split and merged. All places are kept in bytes of
+ * the concatenated pieces, so that marks can be answered. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -9,8 +9,8 @@
 
 enum { TEXT_BYTES_MAX = INT32_MAX }; /* positions in a piece are 32-bit */
 
-/* A text in which matching and splitting happens, and where it came from: text[from, to) is raw bytes
- * [raw_from, raw_to) with `changes` (offsets relative to raw_from and from). */
+/* A text in which matching and splitting happens, and where it came from: text[from, to) is raw
+ * bytes [raw_from, raw_to) with `changes` (offsets relative to raw_from and from). */
 struct view {
     const uint8_t *text;
     size_t from, to;
@@ -22,7 +22,8 @@ struct call {
     const vl_tokenizer *t;
     const vl_piece *pieces;
     size_t n_pieces;
-    const uint8_t *raw; /* the concatenation; owned if joined */
+    size_t piece_at, piece_at_from; /* the first piece that later gaps can reach, and its place */
+    const uint8_t *raw;             /* the concatenation; owned if joined */
     uint8_t *joined;
     size_t raw_len;
     struct vl_ids ids;
@@ -32,10 +33,10 @@ struct call {
     struct vl_nfc_changes changes;
 
     const uint64_t *marks;
-    uint64_t *n_before;
+    uint64_t *n_before; /* owned: the caller's stays untouched if the call fails */
     size_t n_marks;
-    size_t mark;      /* the next one to be answered */
-    size_t mark_at;   /* its place in the view at hand; SIZE_MAX if it lies behind the view */
+    size_t mark;    /* the next one to be answered */
+    size_t mark_at; /* its place in the view at hand; SIZE_MAX if it lies behind the view */
     const struct view *view;
 };
 
@@ -101,14 +102,16 @@ static vl_status on_piece(void *user, size_t from, size_t to, vl_error *err)
 {
     struct call *c = user;
     size_t first_id = c->ids.n;
-    vl_status rc = vl_bpe_encode(&c->t->bpe, &c->scratch, c->view->text + from, to - from, &c->ids, err);
+    vl_status rc =
+        vl_bpe_encode(&c->t->bpe, &c->scratch, c->view->text + from, to - from, &c->ids, err);
     if (rc == VL_OK && c->mark_at <= to)
         answer_in_piece(c, from, to, first_id);
     return rc;
 }
 
 /* Splits and merges text[from, to) of the view. */
-static vl_status encode_plain(struct call *c, const struct view *v, size_t from, size_t to, vl_error *err)
+static vl_status encode_plain(struct call *c, const struct view *v, size_t from, size_t to,
+                              vl_error *err)
 {
     const struct vl_splitter *s = &c->t->splitter;
     vl_status rc = VL_OK;
@@ -127,8 +130,8 @@ static vl_status encode_plain(struct call *c, const struct view *v, size_t from,
 
 static vl_status encode_normalized(struct call *c, const struct view *v, vl_error *err);
 
-/* What lies between two added tokens: view bytes [from, to). Pass 0 works on the raw text, pass 1 on
- * the normalised one. */
+/* What lies between two added tokens: view bytes [from, to). Pass 0 works on the raw text, pass 1
+ * on the normalised one. */
 static vl_status encode_gap(struct call *c, const struct view *v, int pass, size_t from, size_t to,
                             vl_error *err)
 {
@@ -139,11 +142,12 @@ static vl_status encode_gap(struct call *c, const struct view *v, int pass, size
     if (pass == 1)
         return encode_plain(c, v, from, to, err);
     struct view gap = {v->text, from, to, from, to, NULL};
-    if (t->nfc != NULL && !vl_nfc_is_stable(t->classes, VL_CP_NFC_MAYBE, v->text + from, to - from)) {
+    if (t->nfc != NULL &&
+        !vl_nfc_is_stable(t->classes, VL_CP_NFC_MAYBE, v->text + from, to - from)) {
         vl_buf_clear(&c->normal);
         c->changes.n = 0;
-        if (!vl_nfc_apply(t->nfc, t->classes, VL_CP_NFC_MAYBE, v->text + from, to - from, &c->normal,
-                          &c->changes))
+        if (!vl_nfc_apply(t->nfc, t->classes, VL_CP_NFC_MAYBE, v->text + from, to - from,
+                          &c->normal, &c->changes))
             return vl_error_set(err, VL_E_NOMEM, "encode: out of memory");
         gap.text = (const uint8_t *)c->normal.ptr;
         gap.from = 0;
@@ -153,16 +157,22 @@ static vl_status encode_gap(struct call *c, const struct view *v, int pass, size
     return encode_normalized(c, &gap, err);
 }
 
-/* Finds the added tokens of `set` in the view, each inside one template piece, and encodes the gaps. */
+/* Finds the added tokens of `set` in the view, each inside one template piece, and encodes the
+ * gaps. */
 static vl_status encode_matches(struct call *c, const struct view *v, const struct vl_added *set,
                                 int pass, vl_error *err)
 {
     size_t done = v->from; /* view bytes that are encoded */
-    size_t piece_from = 0;
+    size_t i = pass == 1 ? c->piece_at : 0;
+    size_t piece_from = pass == 1 ? c->piece_at_from : 0;
     vl_status rc;
 
-    for (size_t i = 0; i < c->n_pieces && set->n > 0; i++) {
+    for (; i < c->n_pieces && piece_from < v->raw_to && set->n > 0; i++) {
         size_t piece_to = piece_from + c->pieces[i].len;
+        if (pass == 1 && piece_to <= v->raw_from) { /* gaps ascend: none reaches it again */
+            c->piece_at = i + 1;
+            c->piece_at_from = piece_to;
+        }
         size_t a = piece_from > v->raw_from ? piece_from : v->raw_from;
         size_t b = piece_to < v->raw_to ? piece_to : v->raw_to;
         piece_from = piece_to;
@@ -230,8 +240,9 @@ static vl_status join_pieces(struct call *c, vl_error *err)
                             c->raw_len);
     for (size_t i = 0; i < c->n_marks; i++)
         if (c->marks[i] > c->raw_len || (i > 0 && c->marks[i] < c->marks[i - 1]))
-            return vl_error_set(err, VL_E_INVALID, "encode: mark %zu (byte %llu of %zu) is out of place",
-                                i, (unsigned long long)c->marks[i], c->raw_len);
+            return vl_error_set(err, VL_E_INVALID,
+                                "encode: mark %zu (byte %llu of %zu) is out of place", i,
+                                (unsigned long long)c->marks[i], c->raw_len);
     return VL_OK;
 }
 
@@ -243,13 +254,17 @@ vl_status vl_bpe_tokenizer_encode(const vl_tokenizer *t, const vl_piece *pieces,
                      .pieces = pieces,
                      .n_pieces = (size_t)n_pieces,
                      .marks = marks,
-                     .n_before = n_before,
                      .n_marks = (size_t)n_marks,
                      .mark_at = SIZE_MAX};
 
     vl_status rc = join_pieces(&c, err);
     if (rc != VL_OK)
         goto out;
+    c.n_before = calloc(c.n_marks + 1, sizeof *c.n_before);
+    if (c.n_before == NULL) {
+        rc = vl_error_set(err, VL_E_NOMEM, "encode: out of memory for %zu marks", c.n_marks);
+        goto out;
+    }
     answer_marks(&c, 0);
     struct view whole = {c.raw, 0, c.raw_len, 0, c.raw_len, NULL};
     rc = encode_matches(&c, &whole, &t->raw, 0, err);
@@ -258,6 +273,8 @@ vl_status vl_bpe_tokenizer_encode(const vl_tokenizer *t, const vl_piece *pieces,
     answer_marks(&c, c.raw_len);
 
     *n_ids = c.ids.n;
+    if (c.n_marks > 0)
+        memcpy(n_before, c.n_before, c.n_marks * sizeof *n_before);
     size_t n = c.ids.n < cap ? c.ids.n : (size_t)cap;
     if (n > 0)
         memcpy(ids, c.ids.ptr, n * sizeof *ids);
@@ -266,6 +283,7 @@ vl_status vl_bpe_tokenizer_encode(const vl_tokenizer *t, const vl_piece *pieces,
                           (unsigned long long)cap);
 out:
     free(c.joined);
+    free(c.n_before);
     free(c.ids.ptr);
     free(c.changes.ptr);
     vl_buf_fini(&c.normal);

@@ -1,5 +1,5 @@
-/* load_gguf.c: a tokenizer from GGUF metadata. The file has neither normaliser nor pattern: the name in
- * tokenizer.ggml.pre stands for both, and an unknown name is refused. Does no I/O. */
+/* load_gguf.c: a tokenizer from GGUF metadata. The file has neither normaliser nor pattern: the
+ * name in tokenizer.ggml.pre stands for both, and an unknown name is refused. Does no I/O. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,9 +23,8 @@ static const struct pre {
     {"gpt-2", false, false, {vl_scan_gpt2, NULL}},
 };
 
-static vl_status load_pre(vl_tokenizer *t, const vl_vocab *v, bool *ignore_merges, vl_error *err)
+static vl_status load_pre(vl_tokenizer *t, const char *name, bool *ignore_merges, vl_error *err)
 {
-    const char *name = v->pre != NULL ? v->pre : "";
     const struct pre *pre = NULL;
     vl_status rc = VL_OK;
 
@@ -33,9 +32,10 @@ static vl_status load_pre(vl_tokenizer *t, const vl_vocab *v, bool *ignore_merge
         if (strcmp(pres[i].name, name) == 0)
             pre = &pres[i];
     if (pre == NULL)
-        return vl_error_set(err, VL_E_UNSUPPORTED,
-                            KEY "pre: \"%.64s\" is not implemented (qwen35, qwen2, llama-bpe, smollm, gpt-2 are)",
-                            name);
+        return vl_error_set(
+            err, VL_E_UNSUPPORTED,
+            KEY "pre: \"%.64s\" is not implemented (qwen35, qwen2, llama-bpe, smollm, gpt-2 are)",
+            name);
     *ignore_merges = pre->ignore_merges;
     if (pre->nfc && (t->nfc = vl_nfc_create()) == NULL)
         return vl_error_set(err, VL_E_NOMEM, "tokenizer: out of memory");
@@ -44,8 +44,8 @@ static vl_status load_pre(vl_tokenizer *t, const vl_vocab *v, bool *ignore_merge
     return rc;
 }
 
-/* Type 3 says less than HF's `special`: the converter sets it for everything of the form <|...|>, also
- * for these, which a decode that skips special tokens must show. */
+/* Type 3 says less than HF's `special`: the converter sets it for everything of the form <|...|>,
+ * also for these, which a decode that skips special tokens must show. */
 static bool is_special(int32_t type, vl_bytes content)
 {
     static const char *const visible[] = {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",
@@ -98,42 +98,44 @@ static vl_status load_tokens(vl_tokenizer *t, const vl_vocab *v, vl_error *err)
 /* "left right", cut at the first space behind the first byte. */
 static vl_status load_merges(vl_tokenizer *t, const vl_vocab *v, vl_error *err)
 {
-    vl_buf left = VL_BUF_INIT, right = VL_BUF_INIT;
-    vl_status rc = vl_bpe_reserve_merges(&t->bpe, (size_t)v->n_merges, err);
+    struct vl_bpe_batch batch = {.bpe = &t->bpe};
+    /* Published files lack bytes that their training text did not have (SmolLM2: 21 of them). */
+    vl_status rc = vl_bpe_reserve_merges(&t->bpe, (size_t)v->n_merges, true, err);
 
-    if (rc != VL_OK)
+    if (rc != VL_OK) {
         vl_error_prefix(err, KEY "tokens");
+        return rc;
+    }
     for (uint64_t i = 0; i < v->n_merges && rc == VL_OK; i++) {
         vl_bytes text = v->merges[i];
         const char *space = text.len > 1 ? memchr(text.ptr + 1, ' ', text.len - 1) : NULL;
         size_t n = space != NULL ? (size_t)(space - text.ptr) : 0;
-        vl_buf_clear(&left);
-        vl_buf_clear(&right);
         if (space == NULL || n + 1 == text.len)
-            rc = vl_error_set(err, VL_E_FORMAT, "the merge \"%.*s\" has no two halves with a space between",
-                              text.len > 64 ? 64 : (int)text.len, text.ptr);
-        else if (!vl_tokens_from_alphabet(text.ptr, n, &left) ||
-                 !vl_tokens_from_alphabet(space + 1, text.len - n - 1, &right))
-            rc = vl_error_set(err, VL_E_FORMAT, "the merge \"%.*s\" is not in the byte alphabet",
-                              text.len > 64 ? 64 : (int)text.len, text.ptr);
+            rc = vl_error_set(err, VL_E_FORMAT,
+                              "merge %llu: \"%.*s\" has no two halves with a space between",
+                              (unsigned long long)i, text.len > 64 ? 64 : (int)text.len, text.ptr);
         else
-            rc = vl_bpe_add_merge(&t->bpe, left.ptr, left.len, right.ptr, right.len, err);
-        if (rc != VL_OK)
-            vl_error_prefix(err, KEY "merges[%llu]", (unsigned long long)i);
+            rc = vl_bpe_batch_add(&batch, (size_t)i, (vl_bytes){text.ptr, n},
+                                  (vl_bytes){space + 1, text.len - n - 1}, err);
     }
-    vl_buf_fini(&left);
-    vl_buf_fini(&right);
+    if (rc == VL_OK)
+        rc = vl_bpe_batch_flush(&batch, err);
+    if (rc != VL_OK)
+        vl_error_prefix(err, KEY "merges");
+    vl_bpe_batch_fini(&batch);
     return rc;
 }
 
-vl_status vl_bpe_load_gguf(const vl_vocab *v, const struct vl_bpe_files *files, vl_tokenizer **out,
-                           char *note, size_t note_cap, vl_error *err)
+vl_status vl_bpe_load_gguf(const vl_vocab *v, const struct vl_bpe_files *files, const char *pre,
+                           vl_tokenizer **out, char *note, size_t note_cap, vl_error *err)
 {
     vl_tokenizer *t = NULL;
     vl_status rc = VL_OK;
     bool ignore_merges = false;
 
     note[0] = '\0';
+    if (pre == NULL)
+        pre = v->pre != NULL ? v->pre : "";
     if (v->model == NULL || strcmp(v->model, "gpt2") != 0) {
         rc = vl_error_set(err, VL_E_UNSUPPORTED,
                           KEY "model: \"%.64s\" is not implemented, want \"gpt2\" (byte-level BPE)",
@@ -150,7 +152,7 @@ vl_status vl_bpe_load_gguf(const vl_vocab *v, const struct vl_bpe_files *files, 
         rc = VL_E_NOMEM;
         goto out;
     }
-    rc = load_pre(t, v, &ignore_merges, err);
+    rc = load_pre(t, pre, &ignore_merges, err);
     if (rc == VL_OK)
         rc = vl_bpe_init(&t->bpe, (size_t)v->n_tokens, (size_t)v->n_tokens * 8, err);
     if (rc != VL_OK)
@@ -170,10 +172,10 @@ vl_status vl_bpe_load_gguf(const vl_vocab *v, const struct vl_bpe_files *files, 
         rc = vl_bpe_tokenizer_seal(t, err);
     if (rc != VL_OK)
         goto out;
-    if (strcmp(v->pre, "qwen2") == 0 && v->n_tokens == 248320)
+    if (strcmp(pre, "qwen2") == 0 && v->n_tokens == 248320)
         snprintf(note, note_cap,
                  KEY "pre=qwen2 n_tokens=%llu: a vocabulary of Qwen3.5, so pre should be qwen35; "
-                 "texts with combining marks will be split otherwise than in training",
+                     "texts with combining marks will be split otherwise than in training",
                  (unsigned long long)v->n_tokens);
     *out = t;
     t = NULL;

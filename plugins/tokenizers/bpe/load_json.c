@@ -1,5 +1,6 @@
-/* load_json.c: tokenizer.json (and the added tokens of tokenizer_config.json) into a tokenizer. Does no
- * I/O: the loader plugin hands the bytes over. Checks everything; a message names file, key and value. */
+/* load_json.c: tokenizer.json (and the added tokens of tokenizer_config.json) into a tokenizer.
+ * Does no I/O: the loader plugin hands the bytes over. Checks everything; a message names file, key
+ * and value. */
 #include "load_json.h"
 
 #include <stdlib.h>
@@ -16,12 +17,11 @@ struct load {
     vl_tokenizer *t;
     vl_buf text;  /* of one string, unescaped */
     vl_buf bytes; /* and out of the byte alphabet */
-    vl_buf left;  /* the same of a merge's first half */
     /* Vocabulary entries outside of the byte alphabet: right only if they are added tokens too. */
     struct odd_entry {
         int64_t id;
         vl_json key;
-    } *odd;
+    } * odd;
     size_t n_odd, odd_cap;
     bool ignore_merges;
 };
@@ -65,7 +65,8 @@ static vl_status check_rows(const struct load *l, int64_t id, vl_bytes text, vl_
 {
     if (l->files->n_rows == 0 || id < 0 || (uint64_t)id < l->files->n_rows)
         return VL_OK;
-    return vl_error_set(err, VL_E_FORMAT, "the token \"%.*s\" has the id %lld, the embedding has %llu rows",
+    return vl_error_set(err, VL_E_FORMAT,
+                        "the token \"%.*s\" has the id %lld, the embedding has %llu rows",
                         text.len > 64 ? 64 : (int)text.len, text.ptr, (long long)id,
                         (unsigned long long)l->files->n_rows);
 }
@@ -81,7 +82,8 @@ static vl_status check_model(struct load *l, vl_json model, vl_error *err)
 
     if (!vl_json_is_null(type) && !vl_json_str_eq(type, "BPE")) {
         vl_bpe_json_show(type, shown);
-        return vl_error_set(err, VL_E_UNSUPPORTED, "model.type: %s is not implemented, want \"BPE\"", shown);
+        return vl_error_set(err, VL_E_UNSUPPORTED,
+                            "model.type: %s is not implemented, want \"BPE\"", shown);
     }
     vl_json v = vl_json_get(model, "dropout");
     if (!vl_json_is_null(v) && (!vl_json_f64(v, &dropout) || dropout != 0)) {
@@ -92,15 +94,16 @@ static vl_status check_model(struct load *l, vl_json model, vl_error *err)
         v = vl_json_get(model, empty[i]);
         if (!vl_json_is_null(v) && !vl_json_str_eq(v, "")) {
             vl_bpe_json_show(v, shown);
-            return vl_error_set(err, VL_E_UNSUPPORTED, "model.%s: %s is not implemented, want null or \"\"",
-                                empty[i], shown);
+            return vl_error_set(err, VL_E_UNSUPPORTED,
+                                "model.%s: %s is not implemented, want null or \"\"", empty[i],
+                                shown);
         }
     }
     v = vl_json_get(model, "byte_fallback");
     if (!vl_json_is_null(v) && !vl_json_is(v, VL_JSON_FALSE)) {
         vl_bpe_json_show(v, shown);
-        return vl_error_set(err, VL_E_UNSUPPORTED, "model.byte_fallback: %s is not implemented, want false",
-                            shown);
+        return vl_error_set(err, VL_E_UNSUPPORTED,
+                            "model.byte_fallback: %s is not implemented, want false", shown);
     }
     v = vl_json_get(model, "ignore_merges");
     if (!vl_json_is_null(v) && !vl_json_bool(v, &l->ignore_merges)) {
@@ -142,7 +145,8 @@ static vl_status load_vocab_entry(struct load *l, vl_json key, vl_json value, vl
 static vl_status load_vocab(struct load *l, vl_json vocab, vl_error *err)
 {
     if (!vl_json_is(vocab, VL_JSON_OBJECT))
-        return vl_error_set(err, VL_E_FORMAT, "model.vocab: %s, want an object", vl_json_type_name(vocab));
+        return vl_error_set(err, VL_E_FORMAT, "model.vocab: %s, want an object",
+                            vl_json_type_name(vocab));
     for (vl_json_iter it = vl_json_each(vocab); vl_json_next(&it);) {
         vl_status rc = load_vocab_entry(l, it.key, it.value, err);
         if (rc != VL_OK)
@@ -151,7 +155,8 @@ static vl_status load_vocab(struct load *l, vl_json vocab, vl_error *err)
     return VL_OK;
 }
 
-/* One merge: "a b", or ["a", "b"] (then the halves may have spaces). Both halves are in the byte alphabet. */
+/* One merge: "a b", or ["a", "b"] (then the halves may have spaces). Both halves are in the byte
+ * alphabet. */
 static vl_status merge_halves(struct load *l, vl_json merge, vl_bytes *left, vl_bytes *right,
                               vl_error *err)
 {
@@ -176,59 +181,49 @@ static vl_status merge_halves(struct load *l, vl_json merge, vl_bytes *left, vl_
     if (vl_json_is(merge, VL_JSON_ARRAY) && merge.node->count == 2) {
         vl_json a = {merge.doc, merge.node + 1};
         vl_json b = {merge.doc, merge.doc->nodes + a.node->next};
-        if (string_text(b, &l->bytes, right) && string_text(a, &l->text, left))
-            return VL_OK;
+        if (vl_json_is(a, VL_JSON_STRING) && vl_json_is(b, VL_JSON_STRING)) {
+            if (string_text(b, &l->bytes, right) && string_text(a, &l->text, left))
+                return VL_OK;
+            return vl_error_set(err, VL_E_NOMEM, "out of memory");
+        }
     }
     vl_bpe_json_show(merge, shown);
     return vl_error_set(err, VL_E_FORMAT, "the merge %s, want two strings", shown);
 }
 
-static vl_status load_merge(struct load *l, vl_json merge, vl_error *err)
-{
-    vl_bytes left, right;
-    char both[1024]; /* nearly every merge fits */
-    vl_status rc = merge_halves(l, merge, &left, &right, err);
-
-    if (rc != VL_OK)
-        return rc;
-    vl_buf_clear(&l->left);
-    if (right.ptr == l->bytes.ptr && right.len > 0) { /* it was escaped: make room in bytes */
-        if (right.len > sizeof both)
-            return vl_error_set(err, VL_E_UNSUPPORTED, "a half of %zu bytes", right.len);
-        memcpy(both, right.ptr, right.len);
-        right.ptr = both;
-    }
-    vl_buf_clear(&l->bytes);
-    if (!vl_tokens_from_alphabet(left.ptr, left.len, &l->left) ||
-        !vl_tokens_from_alphabet(right.ptr, right.len, &l->bytes))
-        return vl_error_set(err, VL_E_FORMAT,
-                            "the merge \"%.*s\" \"%.*s\" is not in the byte alphabet",
-                            left.len > 64 ? 64 : (int)left.len, left.ptr,
-                            right.len > 64 ? 64 : (int)right.len, right.ptr);
-    return vl_bpe_add_merge(&l->t->bpe, l->left.ptr, l->left.len, l->bytes.ptr, l->bytes.len, err);
-}
-
-static vl_status load_merges(struct load *l, vl_json merges, vl_error *err)
+static vl_status load_merges(struct load *l, vl_json merges, bool may_miss, vl_error *err)
 {
     if (!vl_json_is(merges, VL_JSON_ARRAY))
-        return vl_error_set(err, VL_E_FORMAT, "model.merges: %s, want an array", vl_json_type_name(merges));
-    vl_status rc = vl_bpe_reserve_merges(&l->t->bpe, vl_json_count(merges), err);
+        return vl_error_set(err, VL_E_FORMAT, "model.merges: %s, want an array",
+                            vl_json_type_name(merges));
+    vl_status rc = vl_bpe_reserve_merges(&l->t->bpe, vl_json_count(merges), may_miss, err);
     if (rc != VL_OK) {
         vl_error_prefix(err, "model");
         return rc;
     }
+    struct vl_bpe_batch batch = {.bpe = &l->t->bpe};
     size_t index = 0;
     for (vl_json_iter it = vl_json_each(merges); vl_json_next(&it); index++) {
         vl_bytes raw = vl_json_raw(it.value);
         if (raw.len >= 9 && memcmp(raw.ptr, "\"#version", 9) == 0)
             continue; /* the first line of merges.txt */
-        rc = load_merge(l, it.value, err);
+        vl_bytes left = {NULL, 0}, right = {NULL, 0};
+        rc = merge_halves(l, it.value, &left, &right, err);
         if (rc != VL_OK) {
             vl_error_prefix(err, "model.merges[%zu]", index);
-            return rc;
+            goto out;
         }
+        rc = vl_bpe_batch_add(&batch, index, left, right, err);
+        if (rc != VL_OK)
+            break;
     }
-    return VL_OK;
+    if (rc == VL_OK)
+        rc = vl_bpe_batch_flush(&batch, err);
+    if (rc != VL_OK)
+        vl_error_prefix(err, "model.merges");
+out:
+    vl_bpe_batch_fini(&batch);
+    return rc;
 }
 
 /* ---- added tokens ---- */
@@ -240,8 +235,8 @@ static vl_status load_added(struct load *l, int64_t id, vl_json entry, vl_error 
         uint32_t bit;
         bool def;
     } flags[] = {
-        {"special", VL_ADDED_SPECIAL, false}, {"normalized", VL_ADDED_NORMALIZED, true},
-        {"lstrip", VL_ADDED_LSTRIP, false},   {"rstrip", VL_ADDED_RSTRIP, false},
+        {"special", VL_ADDED_SPECIAL, false},         {"normalized", VL_ADDED_NORMALIZED, true},
+        {"lstrip", VL_ADDED_LSTRIP, false},           {"rstrip", VL_ADDED_RSTRIP, false},
         {"single_word", VL_ADDED_SINGLE_WORD, false},
     };
     vl_json content = vl_json_get(entry, "content");
@@ -252,13 +247,13 @@ static vl_status load_added(struct load *l, int64_t id, vl_json entry, vl_error 
         vl_json v = vl_json_get(entry, flags[i].key);
         bool on = flags[i].def;
         if (!vl_json_is_null(v) && !vl_json_bool(v, &on))
-            return vl_error_set(err, VL_E_FORMAT, "id %lld: %s is %s, want true or false", (long long)id,
-                                flags[i].key, vl_json_type_name(v));
+            return vl_error_set(err, VL_E_FORMAT, "id %lld: %s is %s, want true or false",
+                                (long long)id, flags[i].key, vl_json_type_name(v));
         bits |= on ? flags[i].bit : 0;
     }
     if (!vl_json_is(content, VL_JSON_STRING))
-        return vl_error_set(err, VL_E_FORMAT, "id %lld: content is %s, want a string", (long long)id,
-                            vl_json_type_name(content));
+        return vl_error_set(err, VL_E_FORMAT, "id %lld: content is %s, want a string",
+                            (long long)id, vl_json_type_name(content));
     if (!string_text(content, &l->text, &text))
         return vl_error_set(err, VL_E_NOMEM, "out of memory");
     vl_status rc = check_rows(l, id, text, err);
@@ -270,7 +265,8 @@ static vl_status load_added_array(struct load *l, vl_json added, vl_error *err)
     if (vl_json_is_null(added))
         return VL_OK;
     if (!vl_json_is(added, VL_JSON_ARRAY))
-        return vl_error_set(err, VL_E_FORMAT, "added_tokens: %s, want an array", vl_json_type_name(added));
+        return vl_error_set(err, VL_E_FORMAT, "added_tokens: %s, want an array",
+                            vl_json_type_name(added));
     for (vl_json_iter it = vl_json_each(added); vl_json_next(&it);) {
         int64_t id;
         vl_status rc;
@@ -338,9 +334,10 @@ static vl_status check_odd(struct load *l, vl_error *err)
         if (!string_text(l->odd[i].key, &l->text, &text))
             return vl_error_set(err, VL_E_NOMEM, "model.vocab: out of memory");
         if (text.len != had.len || text.len == 0 || memcmp(text.ptr, had.ptr, text.len) != 0)
-            return vl_error_set(err, VL_E_FORMAT,
-                                "model.vocab: the token \"%.*s\" (id %lld) is not in the byte alphabet",
-                                text.len > 64 ? 64 : (int)text.len, text.ptr, (long long)l->odd[i].id);
+            return vl_error_set(
+                err, VL_E_FORMAT,
+                "model.vocab: the token \"%.*s\" (id %lld) is not in the byte alphabet",
+                text.len > 64 ? 64 : (int)text.len, text.ptr, (long long)l->odd[i].id);
     }
     return VL_OK;
 }
@@ -355,7 +352,8 @@ static vl_status load_tokenizer(struct load *l, vl_json root, vl_error *err)
     if (!vl_json_is(root, VL_JSON_OBJECT))
         return vl_error_set(err, VL_E_FORMAT, "%s, want an object", vl_json_type_name(root));
     if (!vl_json_is(model, VL_JSON_OBJECT))
-        return vl_error_set(err, VL_E_FORMAT, "model: %s, want an object", vl_json_type_name(model));
+        return vl_error_set(err, VL_E_FORMAT, "model: %s, want an object",
+                            vl_json_type_name(model));
     vl_status rc = check_model(l, model, err);
     if (rc == VL_OK)
         rc = vl_bpe_load_pipeline(l->t, root, err);
@@ -366,7 +364,8 @@ static vl_status load_tokenizer(struct load *l, vl_json root, vl_error *err)
     if (rc == VL_OK)
         rc = load_vocab(l, vocab, err);
     if (rc == VL_OK)
-        rc = load_merges(l, vl_json_get(model, "merges"), err);
+        rc = load_merges(l, vl_json_get(model, "merges"),
+                         !vl_json_is_null(vl_json_get(model, "unk_token")), err);
     if (rc == VL_OK)
         rc = load_added_array(l, vl_json_get(root, "added_tokens"), err);
     return rc;
@@ -379,8 +378,8 @@ static vl_status load_config(struct load *l, vl_error *err)
 
     if (l->files->tokenizer_config.ptr == NULL)
         return VL_OK;
-    rc = vl_json_parse(&doc, l->files->tokenizer_config.ptr, l->files->tokenizer_config.len, DEPTH_MAX, 0,
-                       err);
+    rc = vl_json_parse(&doc, l->files->tokenizer_config.ptr, l->files->tokenizer_config.len,
+                       DEPTH_MAX, 0, err);
     if (rc == VL_OK)
         rc = load_added_decoder(l, vl_json_get(vl_json_root(&doc), "added_tokens_decoder"), err);
     if (rc != VL_OK)
@@ -425,7 +424,6 @@ out:
     vl_json_doc_fini(&doc);
     vl_buf_fini(&l.text);
     vl_buf_fini(&l.bytes);
-    vl_buf_fini(&l.left);
     free(l.odd);
     return rc;
 }

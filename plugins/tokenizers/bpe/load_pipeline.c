@@ -1,5 +1,6 @@
-/* load_pipeline.c: the stages around the merges, from tokenizer.json: normalizer, pre_tokenizer, decoder.
- * Refuses what it can't do exactly; a stage that is skipped in silence would mis-tokenize. */
+/* load_pipeline.c: the stages around the merges, from tokenizer.json: normalizer, pre_tokenizer,
+ * decoder. Refuses what it can't do exactly; a stage that is skipped in silence would mis-tokenize.
+ */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -35,8 +36,8 @@ static vl_status get_flag(vl_json object, const char *key, const char *where, bo
     return vl_error_set(err, VL_E_FORMAT, "%s.%s: %s, want true or false", where, key, text);
 }
 
-/* The members of a Sequence under `key`; calls each for every one, or once for a stage that is none.
- * Sequences don't nest in files that we know; one inside another is refused by its type. */
+/* The members of a Sequence under `key`; calls each for every one, or once for a stage that is
+ * none. Sequences don't nest in files that we know; one inside another is refused by its type. */
 typedef vl_status (*stage_fn)(vl_tokenizer *t, vl_json stage, bool last, vl_error *err);
 
 static vl_status each_stage(vl_tokenizer *t, vl_json v, const char *what, const char *list,
@@ -88,8 +89,8 @@ static vl_status load_split(vl_tokenizer *t, vl_json stage, vl_error *err)
         char shown[96];
         vl_bpe_json_show(behavior, shown);
         return vl_error_set(err, VL_E_UNSUPPORTED,
-                            "pre_tokenizer: Split: behavior %s with invert %s is not implemented", shown,
-                            invert ? "true" : "false");
+                            "pre_tokenizer: Split: behavior %s with invert %s is not implemented",
+                            shown, invert ? "true" : "false");
     }
     if (!vl_json_str(vl_json_exists(regex) ? regex : literal, &text)) {
         rc = text.failed ? vl_error_set(err, VL_E_NOMEM, "pre_tokenizer: out of memory")
@@ -119,7 +120,8 @@ out:
 static vl_status load_byte_level(vl_tokenizer *t, vl_json stage, vl_error *err)
 {
     bool prefix_space, use_regex;
-    vl_status rc = get_flag(stage, "add_prefix_space", "pre_tokenizer: ByteLevel", true, &prefix_space, err);
+    vl_status rc =
+        get_flag(stage, "add_prefix_space", "pre_tokenizer: ByteLevel", true, &prefix_space, err);
     if (rc == VL_OK)
         rc = get_flag(stage, "use_regex", "pre_tokenizer: ByteLevel", true, &use_regex, err);
     if (rc != VL_OK)
@@ -139,15 +141,17 @@ static vl_status load_pre_tokenizer(vl_tokenizer *t, vl_json stage, bool last, v
     if (!byte_level && !split && !vl_json_str_eq(type, "Digits"))
         return refuse(err, "pre_tokenizer: type", type);
     if (byte_level != last)
-        return vl_error_set(err, VL_E_UNSUPPORTED,
-                            "pre_tokenizer: ByteLevel must be the last stage: nothing else than byte-level "
-                            "BPE is implemented");
+        return vl_error_set(
+            err, VL_E_UNSUPPORTED,
+            "pre_tokenizer: ByteLevel must be the last stage: nothing else than byte-level "
+            "BPE is implemented");
     if (byte_level)
         return load_byte_level(t, stage, err);
     if (split)
         return load_split(t, stage, err);
     bool single;
-    vl_status rc = get_flag(stage, "individual_digits", "pre_tokenizer: Digits", false, &single, err);
+    vl_status rc =
+        get_flag(stage, "individual_digits", "pre_tokenizer: Digits", false, &single, err);
     if (rc != VL_OK)
         return rc;
     return vl_splitter_add_scan(&t->splitter, single ? vl_scan_digit : vl_scan_digits, err);
@@ -174,7 +178,8 @@ vl_status vl_bpe_load_pipeline(vl_tokenizer *t, vl_json root, vl_error *err)
         rc = vl_error_set(err, VL_E_UNSUPPORTED,
                           "pre_tokenizer: there is none; only byte-level BPE is implemented");
     if (rc == VL_OK)
-        rc = each_stage(t, pre_tokenizer, "pre_tokenizer", "pretokenizers", load_pre_tokenizer, err);
+        rc =
+            each_stage(t, pre_tokenizer, "pre_tokenizer", "pretokenizers", load_pre_tokenizer, err);
     if (rc == VL_OK && !vl_json_is_null(decoder))
         rc = each_stage(t, decoder, "decoder", "decoders", load_decoder, err);
     return rc;

@@ -1,6 +1,7 @@
 /* nfc.c: canonical decomposition, ordering and composition. A text is normalised in stretches: one
  * character that can't change what is before it, and the "maybe" characters behind it. Nearly all
- * stretches are unchanged and are never looked at, so ordinary text costs one class lookup a character. */
+ * stretches are unchanged and are never looked at, so ordinary text costs one class lookup a
+ * character. */
 #include "nfc.h"
 
 #include <stdlib.h>
@@ -158,8 +159,8 @@ static bool stretch_put(struct stretch *s, uint32_t cp)
     return true;
 }
 
-/* Puts the full decomposition of cp. Steps nest at most a few deep (Unicode guarantees it), always in
- * the first part, so a small stack of second parts is enough. */
+/* Puts the full decomposition of cp. Steps nest at most a few deep (Unicode guarantees it), always
+ * in the first part, so a small stack of second parts is enough. */
 static bool stretch_decompose(struct stretch *s, uint32_t cp)
 {
     uint32_t later[8];
@@ -187,8 +188,8 @@ static bool stretch_decompose(struct stretch *s, uint32_t cp)
     }
 }
 
-/* Stable sort by class of every run of nonzero classes; a counting sort for long runs, which a hostile
- * text may have by the megabyte. */
+/* Stable sort by class of every run of nonzero classes; a counting sort for long runs, which a
+ * hostile text may have by the megabyte. */
 static void stretch_order(struct stretch *s)
 {
     for (size_t i = 0; i < s->n;) {

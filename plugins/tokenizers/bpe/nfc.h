@@ -32,8 +32,8 @@ typedef struct vl_nfc vl_nfc;
 vl_nfc *vl_nfc_create(void); /* NULL when out of memory */
 void vl_nfc_destroy(vl_nfc *n);
 
-/* A stretch that NFC changed: source bytes [from, from_end) became result bytes [to, to_end). Outside the
- * changes both texts are equal. */
+/* A stretch that NFC changed: source bytes [from, from_end) became result bytes [to, to_end).
+ * Outside the changes both texts are equal. */
 struct vl_nfc_change {
     size_t from, from_end;
     size_t to, to_end;

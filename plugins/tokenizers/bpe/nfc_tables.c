@@ -1,8 +1,9 @@
-/* Canonical combining classes and decompositions (one step; the last member: it composes back) of
- * Unicode 9.0's characters, each table in ascending order. Hangul syllables are done by arithmetic in nfc.c.
- * Made by scripts/gen_nfc.pl: don't edit. */
+/* nfc_tables.c: canonical combining classes and decompositions (one step; the last member: it
+ * composes back) of Unicode 9.0's characters, each table in ascending order. Data only. Hangul
+ * syllables are done by arithmetic in nfc.c. Made by scripts/gen_nfc.pl: don't edit. */
 #include "nfc.h"
 
+/* clang-format off */
 const struct vl_nfc_class_range vl_nfc_classes[] = {
     {0x300, 0x314, 230}, {0x315, 0x315, 232}, {0x316, 0x319, 220}, {0x31A, 0x31A, 232},
     {0x31B, 0x31B, 216}, {0x31C, 0x320, 220}, {0x321, 0x322, 202}, {0x323, 0x326, 220},

@@ -14,11 +14,12 @@
 #include "base/error.h"
 
 #define WHITE                                                                                      \
-    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"  \
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"    \
     "\\x{205f}\\x{3000}"
 #define NOT_WHITE                                                                                  \
-    "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}" \
-    "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"                  \
+    "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{"     \
+    "1fff}"                                                                                        \
+    "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"                 \
     "\\x{3001}-\\x{10ffff}"
 
 enum {
@@ -78,6 +79,22 @@ static bool translate(const char *regex, size_t len, vl_buf *out)
     return !out->failed;
 }
 
+/* "(?im)", "(?s:": flags that mean something else in the reference, or nothing. */
+static bool changes_dot(const char *group, size_t len)
+{
+    bool found = false;
+    if (len < 3 || group[1] != '?')
+        return false;
+    for (size_t i = 2; i < len; i++) {
+        if (group[i] == ')' || group[i] == ':')
+            return found;
+        if (strchr("imsx-", group[i]) == NULL)
+            return false;
+        found = found || group[i] == 'm' || group[i] == 's';
+    }
+    return false;
+}
+
 /* What the other engine reads otherwise than PCRE2 and we don't translate. */
 static const char *foreign_syntax(const char *regex, size_t len)
 {
@@ -87,6 +104,13 @@ static const char *foreign_syntax(const char *regex, size_t len)
             if (i + 1 < len && strchr("hHRXOyY", regex[i + 1]) != NULL && regex[i + 1] != '\0')
                 return "an escape that the reference reads otherwise (\\h \\R \\X \\O \\y)";
             i++;
+            if (i + 1 < len && strchr("pPx", regex[i]) != NULL && regex[i + 1] == '{')
+                while (i < len && regex[i] != '}')
+                    i++;
+        } else if (!in_class && regex[i] == '}' && i + 1 < len && regex[i + 1] == '+') {
+            return "a + behind { } (the reference does not read it as possessive)";
+        } else if (!in_class && regex[i] == '(' && changes_dot(regex + i, len - i)) {
+            return "the flag m or s";
         } else if (in_class && regex[i] == '[' && !(i + 1 < len && regex[i + 1] == ':')) {
             return "a class inside a class";
         } else if (in_class && regex[i] == '&' && i + 1 < len && regex[i + 1] == '&') {
@@ -112,11 +136,12 @@ vl_status vl_pattern_create(const char *regex, size_t len, bool literal, bool ke
     vl_pattern *p = NULL;
     int code = 0;
     PCRE2_SIZE at = 0;
-    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
+    /* The reference's ^ and $ stand at every line. */
+    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
 
     if (len > PATTERN_BYTES_MAX)
-        return vl_error_set(err, VL_E_UNSUPPORTED, "pattern of %zu bytes, at most %d are taken", len,
-                            PATTERN_BYTES_MAX);
+        return vl_error_set(err, VL_E_UNSUPPORTED, "pattern of %zu bytes, at most %d are taken",
+                            len, PATTERN_BYTES_MAX);
     const char *foreign = literal ? NULL : foreign_syntax(regex, len);
     if (foreign != NULL)
         return vl_error_set(err, VL_E_UNSUPPORTED, "pattern has %s: not implemented", foreign);
@@ -132,8 +157,8 @@ vl_status vl_pattern_create(const char *regex, size_t len, bool literal, bool ke
         goto out;
     }
     p->keeps_gaps = keeps_gaps;
-    p->code = pcre2_compile((PCRE2_SPTR)(text.ptr != NULL ? text.ptr : ""), text.len, options, &code,
-                            &at, NULL);
+    p->code = pcre2_compile((PCRE2_SPTR)(text.ptr != NULL ? text.ptr : ""), text.len, options,
+                            &code, &at, NULL);
     if (p->code == NULL) {
         PCRE2_UCHAR message[128] = {0};
         pcre2_get_error_message(code, message, sizeof message);
@@ -209,13 +234,14 @@ vl_status vl_pattern_next(vl_pattern_run *r, const uint8_t *text, size_t from, s
     if ((++r->n_calls & 63) == 0) {
         int64_t limit = CPU_MS_BASE + (int64_t)(r->n_bytes / BYTES_PER_MS);
         if (cpu_ms() - r->began_ms > limit)
-            return vl_error_set(err, VL_E_UNSUPPORTED,
-                                "the split pattern of this tokenizer takes too long: over %lld ms for "
-                                "%llu bytes of text",
-                                (long long)limit, (unsigned long long)r->n_bytes);
+            return vl_error_set(
+                err, VL_E_UNSUPPORTED,
+                "the split pattern of this tokenizer takes too long: over %lld ms for "
+                "%llu bytes of text",
+                (long long)limit, (unsigned long long)r->n_bytes);
     }
-    int n = pcre2_match(r->pattern->code, text + from, end - from, search - from, PCRE2_NO_UTF_CHECK,
-                        r->data, r->context);
+    int n = pcre2_match(r->pattern->code, text + from, end - from, search - from,
+                        PCRE2_NO_UTF_CHECK, r->data, r->context);
     if (n == PCRE2_ERROR_JIT_STACKLIMIT)
         n = pcre2_match(r->pattern->code, text + from, end - from, search - from,
                         PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->data, r->context);

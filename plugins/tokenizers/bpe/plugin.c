@@ -1,4 +1,5 @@
-/* plugin.c: the bpe plugin's tables. Glue only: it fetches a checkpoint's texts and hands them on. */
+/* plugin.c: the bpe plugin's tables. Glue only: it fetches a checkpoint's texts and hands them on.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,16 @@
 
 struct vl_instance {
     const vl_host *host;
+};
+
+enum { OPTION_PRE, N_OPTIONS };
+static const vl_option options[N_OPTIONS] = {
+    [OPTION_PRE] = {.name = "pre",
+                    .type = VL_OPT_ENUM,
+                    .def = "auto",
+                    .choices = "auto|qwen35|qwen2|llama-bpe|smollm|gpt-2",
+                    .help = "splitter of a GGUF vocabulary; auto: what the file's "
+                            "tokenizer.ggml.pre says"},
 };
 
 static vl_status bpe_init(const vl_host *host, vl_instance **self, vl_error *err)
@@ -35,13 +46,14 @@ static vl_status bpe_probe(vl_instance *self, const vl_loader_api *loader, const
     if (loader->text(c, VL_TEXT_TOKENIZER).ptr != NULL)
         *score = 90;
     else if (vocab != NULL)
-        *score = strcmp(vocab->model, "gpt2") == 0 ? 90 : 1;
+        *score = vocab->model != NULL && strcmp(vocab->model, "gpt2") == 0 ? 90 : 1;
     else
         *score = 1;
     return VL_OK;
 }
 
-/* Rows of the embedding, which no id may reach: by its tensor, else by config.json; 0: not known. */
+/* Rows of the embedding, which no id may reach: by its tensor, else by config.json; 0: not known.
+ */
 static uint64_t embedding_rows(const vl_loader_api *loader, const vl_checkpoint *c, vl_bytes config)
 {
     static const char *const names[] = {"model.language_model.embed_tokens.weight",
@@ -66,7 +78,7 @@ static uint64_t embedding_rows(const vl_loader_api *loader, const vl_checkpoint 
 }
 
 static vl_status bpe_create(vl_instance *self, const vl_loader_api *loader, const vl_checkpoint *c,
-                            const vl_option_values *options, vl_tokenizer **out, vl_error *err)
+                            const vl_option_values *values, vl_tokenizer **out, vl_error *err)
 {
     struct vl_bpe_files files = {
         .tokenizer = loader->text(c, VL_TEXT_TOKENIZER),
@@ -77,15 +89,20 @@ static vl_status bpe_create(vl_instance *self, const vl_loader_api *loader, cons
     const vl_vocab *vocab = loader->vocab(c);
     char note[320] = "";
 
-    (void)options;
+    const char *pre = NULL;
+    if (values != NULL && values->n_values > OPTION_PRE)
+        pre = values->values[OPTION_PRE].text;
+    if (pre != NULL && strcmp(pre, "auto") == 0)
+        pre = NULL;
     files.n_rows = embedding_rows(loader, c, files.config);
     if (files.tokenizer.ptr != NULL)
         return vl_bpe_load_json(&files, out, err);
     if (vocab == NULL)
-        return vl_error_set(err, VL_E_NOT_FOUND,
-                            "no tokenizer: the checkpoint has neither a tokenizer.json nor the GGUF key "
-                            "tokenizer.ggml.tokens");
-    vl_status rc = vl_bpe_load_gguf(vocab, &files, out, note, sizeof note, err);
+        return vl_error_set(
+            err, VL_E_NOT_FOUND,
+            "no tokenizer: the checkpoint has neither a tokenizer.json nor the GGUF key "
+            "tokenizer.ggml.tokens");
+    vl_status rc = vl_bpe_load_gguf(vocab, &files, pre, out, note, sizeof note, err);
     if (rc == VL_OK && note[0] != '\0')
         self->host->log(self->host->ctx, VL_LOG_WARN, "bpe", note);
     return rc;
@@ -145,8 +162,8 @@ static const vl_plugin plugin = {
     .version = VALLMO_VERSION,
     .description = "Byte-level BPE from tokenizer.json or GGUF metadata",
     .interfaces = interfaces,
-    .options = NULL,
-    .n_options = 0,
+    .options = options,
+    .n_options = N_OPTIONS,
     .init = bpe_init,
     .fini = bpe_fini,
     .get_ext = bpe_get_ext,

@@ -21,7 +21,8 @@ static const struct {
     {CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
                   "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACE_RULES,
      vl_scan_qwen35},
-    {CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACE_RULES,
+    {CONTRACTIONS
+     "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACE_RULES,
      vl_scan_qwen2},
     {CONTRACTIONS
      "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACE_RULES,
@@ -39,7 +40,8 @@ vl_scan_fn vl_scan_for_pattern(const char *regex, size_t len)
 
 /* ---- scanning ---- */
 
-static inline uint8_t class_at(const uint8_t *classes, const uint8_t *text, size_t at, uint32_t *len)
+static inline uint8_t class_at(const uint8_t *classes, const uint8_t *text, size_t at,
+                               uint32_t *len)
 {
     if (text[at] < 0x80) {
         *len = 1;
@@ -74,7 +76,8 @@ static inline size_t run_without(const uint8_t *classes, const uint8_t *text, si
     return at;
 }
 
-/* Bytes of a contraction at the apostrophe text[at], or 0. fold: any case, and U+017F (C5 BF) is an s. */
+/* Bytes of a contraction at the apostrophe text[at], or 0. fold: any case, and U+017F (C5 BF) is an
+ * s. */
 static inline size_t contraction(const uint8_t *text, size_t at, size_t end, bool fold)
 {
     size_t left = end - at;
@@ -115,10 +118,12 @@ static inline size_t white_space(const uint8_t *classes, const uint8_t *text, si
     return last_start;
 }
 
-/* Qwen2, Qwen3.5 and Llama 3 differ in what a word is made of and in how many digits go together. */
-static inline __attribute__((always_inline)) size_t
-scan_words(const uint8_t *classes, const uint8_t *text, size_t at, size_t end, uint8_t word,
-           int max_digits)
+/* Qwen2, Qwen3.5 and Llama 3 differ in what a word is made of and in how many digits go together.
+ */
+static inline __attribute__((always_inline)) size_t scan_words(const uint8_t *classes,
+                                                               const uint8_t *text, size_t at,
+                                                               size_t end, uint8_t word,
+                                                               int max_digits)
 {
     uint32_t len;
     uint8_t c = class_at(classes, text, at, &len);
@@ -220,7 +225,8 @@ void vl_splitter_fini(struct vl_splitter *s)
     s->n_stages = 0;
 }
 
-static vl_status add_stage(struct vl_splitter *s, vl_scan_fn scan, vl_pattern *pattern, vl_error *err)
+static vl_status add_stage(struct vl_splitter *s, vl_scan_fn scan, vl_pattern *pattern,
+                           vl_error *err)
 {
     if (s->n_stages == VL_SPLIT_STAGES_MAX) {
         vl_pattern_destroy(pattern);
@@ -256,7 +262,8 @@ struct job {
     void *user;
 };
 
-/* Gives text[from, end) to stage i, and its pieces to the next one. Depth: at most VL_SPLIT_STAGES_MAX. */
+/* Gives text[from, end) to stage i, and its pieces to the next one. Depth: at most
+ * VL_SPLIT_STAGES_MAX. */
 static vl_status run_stage(const struct job *j, size_t i, size_t from, size_t end, vl_error *err)
 {
     vl_status rc = VL_OK;

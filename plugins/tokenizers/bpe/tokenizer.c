@@ -58,8 +58,8 @@ static vl_status put_normalized(vl_tokenizer *t, int32_t id, uint32_t flags, con
 
     if (t->nfc == NULL)
         vl_buf_append(&text, content, len);
-    else if (!vl_nfc_apply(t->nfc, t->classes, VL_CP_NFC_MAYBE, (const uint8_t *)content, len, &text,
-                           &changes))
+    else if (!vl_nfc_apply(t->nfc, t->classes, VL_CP_NFC_MAYBE, (const uint8_t *)content, len,
+                           &text, &changes))
         text.failed = true;
     if (text.failed)
         rc = vl_error_set(err, VL_E_NOMEM, "added_tokens: out of memory");
@@ -79,9 +79,9 @@ vl_status vl_bpe_tokenizer_add(vl_tokenizer *t, int64_t id, uint32_t flags, cons
         vl_bytes had = vl_tokens_bytes(&t->bpe.tokens, id);
         if (!same_content(had, content, len))
             return vl_error_set(err, VL_E_FORMAT,
-                                "the id %lld has two contents, \"%.*s\" and \"%.*s\"", (long long)id,
-                                had.len > 64 ? 64 : (int)had.len, had.ptr, len > 64 ? 64 : (int)len,
-                                content);
+                                "the id %lld has two contents, \"%.*s\" and \"%.*s\"",
+                                (long long)id, had.len > 64 ? 64 : (int)had.len, had.ptr,
+                                len > 64 ? 64 : (int)len, content);
     } else {
         rc = vl_tokens_add(&t->bpe.tokens, id, content, len, false, err);
         if (rc != VL_OK)

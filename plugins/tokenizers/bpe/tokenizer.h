@@ -1,5 +1,6 @@
 /* tokenizer.h: the whole tokenizer, as the loaders fill it and the plugin shows it: added tokens,
- * normaliser, splitter, merges. Knows no plugin tables and no files. Read-only once sealed: [any]. */
+ * normaliser, splitter, merges. Knows no plugin tables and no files. Read-only once sealed: [any].
+ */
 #ifndef VL_BPE_TOKENIZER_H
 #define VL_BPE_TOKENIZER_H
 
@@ -17,7 +18,7 @@ struct vl_tokenizer {
     struct vl_splitter splitter;
     struct vl_added raw;        /* added tokens that are matched before the normaliser */
     struct vl_added normalized; /* and behind it */
-    uint8_t *flags; /* owned, [flags_cap]: VL_TOKEN_... */
+    uint8_t *flags;             /* owned, [flags_cap]: VL_TOKEN_... */
     size_t flags_cap;
     int32_t *stop_ids; /* owned, ascending, each once */
     size_t n_stop_ids;
@@ -27,8 +28,8 @@ struct vl_tokenizer {
 vl_tokenizer *vl_bpe_tokenizer_create(vl_error *err);
 void vl_bpe_tokenizer_destroy(vl_tokenizer *t);
 
-/* One added token. Its id may be in the vocabulary already, with the same content. flags: VL_ADDED_...
- * VL_E_FORMAT if the id has another content. */
+/* One added token. Its id may be in the vocabulary already, with the same content. flags:
+ * VL_ADDED_... VL_E_FORMAT if the id has another content. */
 vl_status vl_bpe_tokenizer_add(vl_tokenizer *t, int64_t id, uint32_t flags, const char *content,
                                size_t len, vl_error *err);
 /* Notes id as one that ends an answer; VL_E_RANGE if it is no token. */
@@ -46,9 +47,10 @@ uint32_t vl_bpe_tokenizer_flags(const vl_tokenizer *t, int32_t id);
 /* decode.c */
 vl_status vl_bpe_decoder_create(const vl_tokenizer *t, vl_decoder **out, vl_error *err);
 void vl_bpe_decoder_destroy(vl_decoder *d);
-vl_status vl_bpe_decoder_push(vl_decoder *d, int32_t id, int32_t skip_special, char *out, uint64_t cap,
-                              uint64_t *len, vl_error *err);
-vl_status vl_bpe_decoder_flush(vl_decoder *d, char *out, uint64_t cap, uint64_t *len, vl_error *err);
+vl_status vl_bpe_decoder_push(vl_decoder *d, int32_t id, int32_t skip_special, char *out,
+                              uint64_t cap, uint64_t *len, vl_error *err);
+vl_status vl_bpe_decoder_flush(vl_decoder *d, char *out, uint64_t cap, uint64_t *len,
+                               vl_error *err);
 
 /* Texts of a checkpoint; ptr NULL where there is none. Borrowed for the call. */
 struct vl_bpe_files {
@@ -64,8 +66,9 @@ vl_status vl_bpe_load_json(const struct vl_bpe_files *files, vl_tokenizer **out,
 /* Stop ids of generation_config, tokenizer_config and config into t. */
 vl_status vl_bpe_load_stops(vl_tokenizer *t, const struct vl_bpe_files *files, vl_error *err);
 
-/* load_gguf.c. note: a line for the log, or empty; [note_cap]. */
-vl_status vl_bpe_load_gguf(const vl_vocab *vocab, const struct vl_bpe_files *files, vl_tokenizer **out,
-                           char *note, size_t note_cap, vl_error *err);
+/* load_gguf.c. pre: the splitter to use whatever the file says, or NULL. note: a line for the log,
+ * or empty; [note_cap]. */
+vl_status vl_bpe_load_gguf(const vl_vocab *vocab, const struct vl_bpe_files *files, const char *pre,
+                           vl_tokenizer **out, char *note, size_t note_cap, vl_error *err);
 
 #endif

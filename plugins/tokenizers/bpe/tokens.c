@@ -2,11 +2,13 @@
 #include "tokens.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/error.h"
 
-/* Seeded, so that a file can't aim at collisions. Any odd-looking value does; it has no effect on ids. */
+/* Seeded, so that a file can't aim at collisions. Any odd-looking value does; it has no effect on
+ * ids. */
 static uint64_t make_seed(const void *address)
 {
     struct timespec t = {0, 0};
@@ -14,9 +16,22 @@ static uint64_t make_seed(const void *address)
     return vl_fold((uint64_t)t.tv_nsec ^ 0x2545f4914f6cdd1du, (uintptr_t)address | 1) | 1;
 }
 
+void *vl_table_alloc(size_t bytes)
+{
+    const size_t large = 2 * 1024 * 1024;
+    if (bytes < 2 * large)
+        return malloc(bytes);
+    if (bytes > SIZE_MAX - large)
+        return NULL;
+    void *p = aligned_alloc(large, (bytes + large - 1) / large * large);
+    if (p != NULL)
+        madvise(p, bytes, MADV_HUGEPAGE); /* advice: nothing depends on it */
+    return p;
+}
+
 static bool make_slots(struct vl_tokens *v, size_t n_slots)
 {
-    struct vl_tokens_slot *slots = malloc(n_slots * sizeof *slots);
+    struct vl_tokens_slot *slots = vl_table_alloc(n_slots * sizeof *slots);
     if (slots == NULL)
         return false;
     for (size_t i = 0; i < n_slots; i++)
@@ -83,8 +98,31 @@ static bool grow_slots(struct vl_tokens *v)
     return true;
 }
 
-vl_status vl_tokens_add(struct vl_tokens *v, int64_t id, const void *bytes, size_t len, bool findable,
-                       vl_error *err)
+vl_status vl_tokens_flush(struct vl_tokens *v, vl_error *err)
+{
+    if (2 * (v->n_used + v->n_waiting) > v->n_slots && !grow_slots(v))
+        return vl_error_set(err, VL_E_NOMEM, "vocab: out of memory");
+    for (size_t w = 0; w < v->n_waiting; w++) {
+        const struct vl_tokens_slot new = v->waiting[w];
+        const char *bytes = v->pool.ptr + v->refs[new.id].at;
+        size_t i = vl_tokens_slot_of(v, new.key, new.len);
+        for (; v->slots[i].id >= 0; i = (i + 1) & (v->n_slots - 1)) {
+            const struct vl_tokens_slot *s = &v->slots[i];
+            if (s->key == new.key && s->len == new.len &&
+                (new.len <= 8 || memcmp(v->pool.ptr + v->refs[s->id].at, bytes, new.len) == 0))
+                return vl_error_set(err, VL_E_FORMAT,
+                                    "the ids %d and %d have the same content \"%.*s\"", s->id,
+                                    new.id, new.len > 64 ? 64 : (int)new.len, bytes);
+        }
+        v->slots[i] = new;
+        v->n_used++;
+    }
+    v->n_waiting = 0;
+    return VL_OK;
+}
+
+vl_status vl_tokens_add(struct vl_tokens *v, int64_t id, const void *bytes, size_t len,
+                        bool findable, vl_error *err)
 {
     if (id < 0)
         return vl_error_set(err, VL_E_FORMAT, "the token \"%.*s\" has the id %lld",
@@ -100,26 +138,20 @@ vl_status vl_tokens_add(struct vl_tokens *v, int64_t id, const void *bytes, size
     }
     if (v->refs[id].known)
         return vl_error_set(err, VL_E_FORMAT, "two tokens have the id %lld", (long long)id);
-    if (findable && 2 * (v->n_used + 1) > v->n_slots && !grow_slots(v))
-        return vl_error_set(err, VL_E_NOMEM, "vocab: out of memory");
+    if (findable && v->n_waiting == sizeof v->waiting / sizeof v->waiting[0]) {
+        vl_status rc = vl_tokens_flush(v, err);
+        if (rc != VL_OK)
+            return rc;
+    }
 
     uint64_t at = v->pool.len;
     vl_buf_append(&v->pool, bytes, len);
     if (v->pool.failed)
         return vl_error_set(err, VL_E_NOMEM, "vocab: out of memory");
     if (findable) {
-        const uint8_t *p = (const uint8_t *)v->pool.ptr + at;
-        uint64_t key = vl_tokens_key(v, p, len);
-        size_t i = vl_tokens_slot_of(v, key, len);
-        for (; v->slots[i].id >= 0; i = (i + 1) & (v->n_slots - 1)) {
-            const struct vl_tokens_slot *s = &v->slots[i];
-            if (s->key == key && s->len == len &&
-                (len <= 8 || memcmp(v->pool.ptr + v->refs[s->id].at, p, len) == 0))
-                return vl_error_set(err, VL_E_FORMAT, "the ids %d and %lld have the same content",
-                                    s->id, (long long)id);
-        }
-        v->slots[i] = (struct vl_tokens_slot){key, (uint32_t)len, (int32_t)id};
-        v->n_used++;
+        uint64_t key = vl_tokens_key(v, (const uint8_t *)v->pool.ptr + at, len);
+        __builtin_prefetch(&v->slots[vl_tokens_slot_of(v, key, len)], 1);
+        v->waiting[v->n_waiting++] = (struct vl_tokens_slot){key, (uint32_t)len, (int32_t)id};
     }
     v->refs[id] = (struct vl_tokens_ref){at, (uint32_t)len, findable ? 2 : 1};
     if ((size_t)id >= v->n_ids)

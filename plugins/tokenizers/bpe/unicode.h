@@ -33,8 +33,9 @@ extern const size_t vl_unicode_n_spaces;
 
 #define VL_UNICODE_COUNT 0x110000u
 
-/* One byte of class bits a code point, [VL_UNICODE_COUNT]; free() it. NULL when out of memory. Flat on
- * purpose: a lookup is one load, and the kernel gives pages only for the scripts that are used. */
+/* One byte of class bits a code point, [VL_UNICODE_COUNT]; free() it. NULL when out of memory. Flat
+ * on purpose: a lookup is one load, and the kernel gives pages only for the scripts that are used.
+ */
 uint8_t *vl_unicode_classes_create(void);
 
 /* Reads the code point at s (valid UTF-8) and its length in bytes, 1 to 4. */

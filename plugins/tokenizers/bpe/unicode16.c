@@ -1,8 +1,9 @@
-/* Unicode 16.0: the code points whose general category begins with L, M and N, as inclusive
- * ranges in ascending order. Data only: unicode.c makes its class table of them, and a test holds
- * their sums (141,028 letters, 2,501 marks, 1,911 numbers). */
+/* unicode16.c: the code points whose general category begins with L, M and N in Unicode 16.0, as
+ * inclusive ranges in ascending order. Data only: unicode.c makes its class table of them, and a
+ * test holds their sums (141,028 letters, 2,501 marks, 1,911 numbers). */
 #include "unicode.h"
 
+/* clang-format off */
 const struct vl_range vl_unicode_letters[] = {
     {0x41, 0x5A}, {0x61, 0x7A}, {0xAA, 0xAA}, {0xB5, 0xB5}, {0xBA, 0xBA}, {0xC0, 0xD6},
     {0xD8, 0xF6}, {0xF8, 0x2C1}, {0x2C6, 0x2D1}, {0x2E0, 0x2E4}, {0x2EC, 0x2EC}, {0x2EE, 0x2EE},
