@@ -5,28 +5,28 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Makes text[0..cap) printable: no control bytes, no cut UTF-8 sequence at its end. */
+#include "base/utf8.h"
+
+/* Makes text[0..cap) printable: no control bytes, valid UTF-8. What was cut at the end of the
+ * buffer goes whole, other ill-formed bytes (a value that the caller cut) become '?'. */
 static void clean(char *text, size_t cap)
 {
     size_t len = strnlen(text, cap - 1);
 
     text[len] = '\0';
+    if (len + 1 == cap) {
+        len = vl_utf8_complete(text, len);
+        text[len] = '\0';
+    }
     for (size_t i = 0; i < len; i++) {
         if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
             text[i] = '?';
     }
-    /* Only a text that filled the buffer can have been cut inside a character. */
-    if (len + 1 < cap)
-        return;
-    size_t start = len;
-    while (start > 0 && len - start < 4 && ((unsigned char)text[start - 1] & 0xc0) == 0x80)
-        start--;
-    if (start == 0 || (unsigned char)text[start - 1] < 0xc0)
-        return;
-    unsigned char lead = (unsigned char)text[start - 1];
-    size_t want = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (len - (start - 1) < want)
-        text[start - 1] = '\0';
+    for (size_t i = 0; i < len;) {
+        i += vl_utf8_valid(text + i, len - i);
+        if (i < len)
+            text[i++] = '?';
+    }
 }
 
 vl_status vl_error_set(vl_error *err, vl_status status, const char *fmt, ...)

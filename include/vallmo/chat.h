@@ -22,7 +22,7 @@ typedef struct vl_chat_parser vl_chat_parser;
 
 typedef struct vl_chat_params {
     uint32_t struct_size;
-    uint32_t flags;          /* VL_CHAT_STRICT */
+    uint32_t flags;          /* VL_CHAT_STRICT, VL_CHAT_MEDIA */
     vl_bytes config_json;    /* the checkpoint's config */
     vl_bytes template_text;  /* the checkpoint's template; may be empty */
     const char *format;      /* "auto" or a name the plugin knows ("qwen3.5-small") */
@@ -31,7 +31,8 @@ typedef struct vl_chat_params {
     const vl_tokenizer *tokenizer; /* must outlive the vl_chat */
 } vl_chat_params;
 enum {
-    VL_CHAT_STRICT = 1 /* refuse what is otherwise mended: several system messages, unknown tool-call ids */
+    VL_CHAT_STRICT = 1, /* refuse what is otherwise mended: several system messages, unknown tool-call ids */
+    VL_CHAT_MEDIA = 2   /* the model takes images and videos: render their placeholders; without it they are refused */
 };
 
 /* Where in the prompt a boundary lies; byte positions in the concatenation of the pieces, ascending. */
