@@ -1,7 +1,8 @@
 /* plugins/common/pages.h: which pages of a fixed pool are in use, and by how many owners.
  *
- * Owns page numbers and their reference counts, not the memory behind them (the caller's, on any device: page i is
- * at base + i * page_bytes). Knows no sequence or snapshot. Nothing is allocated after create. [engine] */
+ * Owns page numbers and their reference counts, not the memory behind them (the caller's, on any
+ * device: page i is at base + i * page_bytes). Knows no sequence or snapshot. Nothing is allocated
+ * after create. [engine] */
 #ifndef VL_COMMON_PAGES_H
 #define VL_COMMON_PAGES_H
 
@@ -16,8 +17,9 @@ typedef struct vl_pages vl_pages;
 vl_status vl_pages_create(size_t n_pages, size_t page_bytes, vl_pages **out, vl_error *err);
 void vl_pages_destroy(vl_pages *pages); /* NULL is a no-op */
 
-/* Takes n free pages, each with one reference, or none at all: VL_E_NOMEM (the text has both numbers). The page
- * freed last is taken first (its memory is warm); a fresh pool gives 0, 1, 2, ... */
+/* Takes n free pages, each with one reference, or none at all: VL_E_NOMEM (the text has both
+ * numbers). The page freed last is taken first (its memory is warm); a fresh pool gives 0, 1, 2,
+ * ... */
 vl_status vl_pages_alloc(vl_pages *pages, size_t n, uint32_t *ids, vl_error *err);
 void vl_pages_ref(vl_pages *pages, const uint32_t *ids, size_t n); /* one more owner of each */
 /* One owner less of each; returns the bytes of the pages that this really freed. */

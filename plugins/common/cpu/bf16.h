@@ -1,4 +1,5 @@
-/* bf16.h: one bf16 to and from f32 in integer arithmetic: the definition that the vector forms follow. */
+/* bf16.h: one bf16 to and from f32 in integer arithmetic: the definition that the vector forms
+ * follow. */
 #ifndef VL_CPU_BF16_H
 #define VL_CPU_BF16_H
 

@@ -1,4 +1,5 @@
-/* cpu.c: the toolbox's context: the form and threads in use, its one block of memory, the parallel loop. */
+/* cpu.c: the toolbox's context: the form and threads in use, its one block of memory, the parallel
+ * loop. */
 #include <omp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -60,8 +61,8 @@ static vl_status setup(const vl_cpu_params *p, vl_cpu *c, vl_error *err)
                             "attention: %zu heads of size %zu, want a multiple of 16, at most 256",
                             p->n_heads, p->head_size);
     c->n_threads = p->n_threads ? p->n_threads : vl_cpu_default_threads();
-    c->max_rows = p->max_rows == 0 || p->max_rows > VL_CPU_PASS_ROWS ? VL_CPU_PASS_ROWS
-                                                                     : p->max_rows;
+    c->max_rows =
+        p->max_rows == 0 || p->max_rows > VL_CPU_PASS_ROWS ? VL_CPU_PASS_ROWS : p->max_rows;
     c->max_in = p->max_in;
     c->n_heads = p->n_heads;
     c->head_size = p->head_size;

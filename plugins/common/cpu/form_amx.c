@@ -1,9 +1,12 @@
-/* form_amx.c: the blocked product of bf16 weights on AMX tiles. Compiled with -mamx-tile -mamx-bf16.
+/* form_amx.c: the blocked product of bf16 weights on AMX tiles. Compiled with -mamx-tile
+ * -mamx-bf16.
  *
- * A tile product takes 16 rows of weights, 32 values of the reduction and 16 rows of x. The weights
- * are the left operand, so their row-major layout fits as it is: a strip of 32 rows is copied once into
- * tiles of 1 KiB (which fetches it from memory and makes every edge zero) and then meets all of x.
- * The result is y transposed; it is turned on its way out. */
+ * A tile product takes 16 rows of x, 32 values of the reduction and 16 rows of weights. x is the
+ * left operand: row-major tiles of 1 KiB, made once per call. Weights are the right one, in pairs
+ * along the reduction: a block of 32 rows is turned into such tiles in the cache (this fetches it
+ * from memory and makes every edge zero), then meets all of x. (Fetching the next block's weights
+ * meanwhile was tried in several ways and gained nothing: tile loads and fetches share the few line
+ * buffers of a core.) */
 #include <immintrin.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -11,14 +14,27 @@
 
 #include "plugins/common/cpu/kernels.h"
 
-#define TILE 16        /* rows of a tile; also 32-bit columns */
-#define TILE_K 32      /* reduction of one product */
-#define BLOCK 32       /* rows of weights, and rows of x, that meet in registers: 2 x 2 tiles */
-#define K_PASS 512     /* reduction in one pass: 32 KiB of weights, which the first cache holds */
-#define C_LD VL_CPU_PASS_ROWS
+#define TILE 16               /* rows of a tile; also its 32-bit columns */
+#define TILE_K 32             /* reduction of one product */
+#define BLOCK VL_CPU_AMX_ROWS /* rows of x, and of weights, that meet in registers: 2 x 2 tiles */
+/* Reduction for which a block of weights is turned at a time: long, so that memory is read in long
+ * pieces, but not longer than what of x stays in the second cache. */
+#define K_LOAD_MIN 1024
+#define K_LOAD_MAX 4096
+#define X_BYTES ((size_t)1 << 20)
+#define K_PASS                                                                                     \
+    256 /* ... of which so much meets x at a time: 16 KiB of each, in the first cache              \
+         */
+#define PAST_FLOATS ((size_t)1 << 19)                             /* 2 MiB */
+#define STEP_BYTES ((size_t)2 * TILE * TILE_K * sizeof(uint16_t)) /* both tiles of one TILE_K */
 
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #define XFEATURE_XTILEDATA 18
+
+_Static_assert(K_LOAD_MAX / TILE_K * STEP_BYTES +
+                       VL_CPU_AMX_PIECE * VL_CPU_PASS_ROWS * sizeof(float) <=
+                   VL_CPU_THREAD_SCRATCH,
+               "tiles and c of a strip fit the scratch");
 
 struct tile_config {
     uint8_t palette, start_row, reserved[14];
@@ -41,35 +57,93 @@ static void load_config(void)
         c.column_bytes[i] = 64;
         c.rows[i] = TILE;
     }
+    /* The intrinsic of GCC 12 tells the compiler of the first 8 bytes alone. */
+    __asm__ volatile("" : : "r"(&c) : "memory");
     _tile_loadconfig(&c);
 }
 
-/* Weights [m <= BLOCK, n_k] to tiles [n_k / 32 rounded up][2][16][32], zero at the edges. */
-static void pack_weights(const uint16_t *w, size_t w_ld, size_t m, size_t n_k, uint16_t *tiles)
+void vl_cpu_amx_pack(const float *x, size_t x_ld, size_t n_rows, size_t in, size_t k_begin,
+                     size_t k_end, char *block)
 {
     for (size_t r = 0; r < BLOCK; r++) {
-        uint16_t *dst = tiles + (r / TILE) * TILE * TILE_K + (r % TILE) * TILE_K;
-        const uint16_t *src = w + r * w_ld;
-        size_t k = 0;
-        if (r >= m) {
-            for (; k < n_k; k += TILE_K, dst += 2 * TILE * TILE_K)
-                _mm512_store_si512(dst, _mm512_setzero_si512());
-            continue;
+        char *dst =
+            block + k_begin / TILE_K * STEP_BYTES + r / TILE * STEP_BYTES / 2 + r % TILE * 64;
+        const float *src = x + r * x_ld;
+        for (size_t k = k_begin; k < k_end; k += TILE_K, dst += STEP_BYTES) {
+            size_t n = r >= n_rows || k >= in ? 0 : in - k < TILE_K ? in - k : TILE_K;
+            __mmask32 mask = (__mmask32)((1ull << n) - 1);
+            __m512 lo = _mm512_maskz_loadu_ps((__mmask16)mask, src + k);
+            __m512 hi = _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), src + k + 16);
+            _mm512_store_si512(dst, (__m512i)_mm512_cvtne2ps_pbh(hi, lo));
         }
-        for (; k + TILE_K <= n_k; k += TILE_K, dst += 2 * TILE * TILE_K) {
-            _mm_prefetch((const char *)(src + k) + 2048, _MM_HINT_T0);
-            _mm512_store_si512(dst, _mm512_loadu_si512(src + k));
-        }
-        if (k < n_k)
-            _mm512_store_si512(
-                dst, _mm512_maskz_loadu_epi16((__mmask32)((1ull << (n_k - k)) - 1), src + k));
     }
 }
 
-/* c[32, 32] (+)= tiles . x, c row-major with stride C_LD; n_k a multiple of TILE_K. Tiles 0 to 3 are c. */
-static void product(const uint16_t *tiles, size_t n_k, const uint32_t *x, float *c, bool first)
+/* Turns 16 x 16 pairs, the rows' vectors in r, and stores the 16 columns as a tile. */
+static inline __attribute__((always_inline)) void store_turned(__m512i r[16], char *dst)
 {
-    const int x_step = VL_CPU_PANEL * 4, c_step = C_LD * 4;
+    __m512i t[16];
+
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+        t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+        r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+        r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+        r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0x88);
+        t[4 + i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0xdd);
+        t[8 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0x88);
+        t[12 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0xdd);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        char *p = dst + (size_t)i * 64;
+        _mm512_store_si512(p, _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88));
+        _mm512_store_si512(p + 4 * 64, _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88));
+        _mm512_store_si512(p + 8 * 64, _mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd));
+        _mm512_store_si512(p + 12 * 64, _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xdd));
+    }
+}
+
+/* Weights [m <= BLOCK, n_k] to tiles [n_k / 32 rounded up][2][16 pairs][16 rows], zero at the
+ * edges. */
+static void pack_weights(const uint16_t *w, size_t w_ld, size_t m, size_t n_k, char *tiles)
+{
+    for (size_t half = 0; half < 2; half++) {
+        const uint16_t *src = w + half * TILE * w_ld;
+        size_t rows = m <= half * TILE ? 0 : m - half * TILE < TILE ? m - half * TILE : TILE;
+        char *dst = tiles + half * STEP_BYTES / 2;
+        __m512i r[16];
+        size_t k = 0;
+        for (; rows == TILE && k + TILE_K <= n_k; k += TILE_K, dst += STEP_BYTES) {
+#pragma GCC unroll 16
+            for (int i = 0; i < TILE; i++)
+                r[i] = _mm512_loadu_si512(src + (size_t)i * w_ld + k);
+            store_turned(r, dst);
+        }
+        for (; k < n_k; k += TILE_K, dst += STEP_BYTES) {
+            size_t n = n_k - k < TILE_K ? n_k - k : TILE_K;
+            for (size_t i = 0; i < TILE; i++)
+                r[i] = i < rows ? _mm512_maskz_loadu_epi16((__mmask32)((1ull << n) - 1),
+                                                           src + i * w_ld + k)
+                                : _mm512_setzero_si512();
+            store_turned(r, dst);
+        }
+    }
+}
+
+/* c[32, 32] (+)= x . tiles, over n_steps of TILE_K. */
+static void product(const char *x, const char *tiles, size_t n_steps, float *c, bool first)
+{
+    const int c_step = BLOCK * 4;
 
     if (first) {
         _tile_zero(0);
@@ -79,49 +153,81 @@ static void product(const uint16_t *tiles, size_t n_k, const uint32_t *x, float 
     } else {
         _tile_loadd(0, c, c_step);
         _tile_loadd(1, c + TILE, c_step);
-        _tile_loadd(2, c + (size_t)TILE * C_LD, c_step);
-        _tile_loadd(3, c + (size_t)TILE * C_LD + TILE, c_step);
+        _tile_loadd(2, c + TILE * BLOCK, c_step);
+        _tile_loadd(3, c + TILE * BLOCK + TILE, c_step);
     }
-    for (size_t k = 0; k < n_k; k += TILE_K) {
-        _tile_loadd(4, tiles, 64);
-        _tile_loadd(6, x, x_step);
-        _tile_loadd(7, x + TILE, x_step);
+    for (size_t i = 0; i < n_steps; i++, x += STEP_BYTES, tiles += STEP_BYTES) {
+        _tile_loadd(6, tiles, 64);
+        _tile_loadd(4, x, 64);
         _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, tiles + TILE * TILE_K, 64);
+        _tile_loadd(7, tiles + STEP_BYTES / 2, 64);
         _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, x + STEP_BYTES / 2, 64);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
-        tiles += 2 * TILE * TILE_K;
-        x += (size_t)TILE * VL_CPU_PANEL;
     }
     _tile_stored(0, c, c_step);
     _tile_stored(1, c + TILE, c_step);
-    _tile_stored(2, c + (size_t)TILE * C_LD, c_step);
-    _tile_stored(3, c + (size_t)TILE * C_LD + TILE, c_step);
+    _tile_stored(2, c + TILE * BLOCK, c_step);
+    _tile_stored(3, c + TILE * BLOCK + TILE, c_step);
 }
 
-void vl_cpu_amx_strip(const uint16_t *w, size_t w_ld, size_t m, size_t in, const uint32_t *panels,
-                      size_t panel_size, size_t n_rows, float *y, size_t y_ld, void *scratch)
+/* Copies c [blocks of m][n_rows rounded up][BLOCK] to y [n_rows, m]: a row of y in one go, since
+ * short pieces of far rows are slow to write. A y beyond the caches goes past them where it is
+ * aligned: that spares reading it first. */
+static void store_rows(const float *c, size_t block_floats, size_t n_rows, size_t m, float *y,
+                       size_t y_ld)
 {
-    uint16_t *tiles = scratch;
-    float *c = (float *)(void *)((char *)scratch + (size_t)BLOCK * K_PASS * sizeof(uint16_t));
-    size_t in_padded = (in + TILE_K - 1) / TILE_K * TILE_K;
+    bool past = (uintptr_t)y % 64 == 0 && y_ld % 16 == 0 && n_rows * y_ld > PAST_FLOATS;
 
-    load_config();
-    for (size_t o = 0; o < m; o += BLOCK) {
-        size_t n_o = m - o < BLOCK ? m - o : BLOCK;
-        for (size_t k = 0; k < in_padded; k += K_PASS) {
-            size_t n_k = in - k < K_PASS ? in - k : K_PASS;
-            size_t n_k_padded = in_padded - k < K_PASS ? in_padded - k : K_PASS;
-            pack_weights(w + o * w_ld + k, w_ld, n_o, n_k, tiles);
-            for (size_t r = 0; r < n_rows; r += BLOCK) {
-                const uint32_t *x = panels + r / VL_CPU_PANEL * panel_size +
-                                    k / 2 * VL_CPU_PANEL + r % VL_CPU_PANEL;
-                product(tiles, n_k_padded, x, c + r, k == 0);
+    for (size_t r = 0; r < n_rows; r++, c += BLOCK, y += y_ld) {
+        const float *src = c;
+        size_t o = 0;
+        for (; o + BLOCK <= m; o += BLOCK, src += block_floats) {
+            __m512 lo = _mm512_load_ps(src), hi = _mm512_load_ps(src + 16);
+            if (past) {
+                _mm512_stream_ps(y + o, lo);
+                _mm512_stream_ps(y + o + 16, hi);
+            } else {
+                _mm512_storeu_ps(y + o, lo);
+                _mm512_storeu_ps(y + o + 16, hi);
             }
         }
-        vl_cpu_kernels_avx512_bf16.transpose((const uint32_t *)(const void *)c, C_LD,
-                                             (uint32_t *)(void *)(y + o), y_ld, n_o, n_rows);
+        if (o < m) {
+            __mmask32 mask = (__mmask32)((1ull << (m - o)) - 1);
+            _mm512_mask_storeu_ps(y + o, (__mmask16)mask, _mm512_load_ps(src));
+            _mm512_mask_storeu_ps(y + o + 16, (__mmask16)(mask >> 16), _mm512_load_ps(src + 16));
+        }
+    }
+    if (past)
+        _mm_sfence(); /* other threads read y next */
+}
+
+void vl_cpu_amx_strip(const uint16_t *w, size_t w_ld, size_t m, size_t in, const char *blocks,
+                      size_t n_rows, float *y, size_t y_ld, void *scratch)
+{
+    char *tiles = scratch;
+    /* [blocks of m][blocks of x][BLOCK, BLOCK] */
+    float *c = (float *)(void *)(tiles + K_LOAD_MAX / TILE_K * STEP_BYTES);
+    size_t block_bytes = (in + TILE_K - 1) / TILE_K * STEP_BYTES;
+    size_t n_blocks = (n_rows + BLOCK - 1) / BLOCK;
+    size_t k_load = X_BYTES / (n_blocks * BLOCK * sizeof(uint16_t)) / K_PASS * K_PASS;
+
+    k_load = k_load < K_LOAD_MIN ? K_LOAD_MIN : k_load > K_LOAD_MAX ? K_LOAD_MAX : k_load;
+    load_config();
+    for (size_t k = 0; k < in; k += k_load) {
+        size_t n_k = in - k < k_load ? in - k : k_load;
+        for (size_t o = 0; o < m; o += BLOCK) {
+            pack_weights(w + o * w_ld + k, w_ld, m - o < BLOCK ? m - o : BLOCK, n_k, tiles);
+            for (size_t l = 0; l < n_k; l += K_PASS) {
+                size_t steps = ((n_k - l < K_PASS ? n_k - l : K_PASS) + TILE_K - 1) / TILE_K;
+                for (size_t b = 0; b < n_blocks; b++)
+                    product(blocks + b * block_bytes + (k + l) / TILE_K * STEP_BYTES,
+                            tiles + l / TILE_K * STEP_BYTES, steps,
+                            c + (o * n_blocks + b * BLOCK) * BLOCK, k + l == 0);
+            }
+        }
     }
     _tile_release();
+    store_rows(c, n_blocks * BLOCK * BLOCK, n_rows, m, y, y_ld);
 }

@@ -1,4 +1,5 @@
-/* form_avx2.c: the kernels with AVX2 vectors; activations stay in f32. Compiled with that form's flags. */
+/* form_avx2.c: the kernels with AVX2 vectors; activations stay in f32. Compiled with that form's
+ * flags. */
 #include "plugins/common/cpu/vec_avx2.h"
 
 #include "plugins/common/cpu/bf16.h"

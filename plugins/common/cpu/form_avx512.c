@@ -1,4 +1,5 @@
-/* form_avx512.c: the kernels with AVX-512 vectors; activations stay in f32. Compiled with that form's flags. */
+/* form_avx512.c: the kernels with AVX-512 vectors; activations stay in f32. Compiled with that
+ * form's flags. */
 #include "plugins/common/cpu/vec_avx512.h"
 
 #include "plugins/common/cpu/bf16.h"

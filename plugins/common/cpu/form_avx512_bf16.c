@@ -1,5 +1,6 @@
-/* form_avx512_bf16.c: products of bf16 weights with activations rounded to bf16, two at a time in one
- * instruction, summed in f32. Everything else is as in the AVX-512 form. Compiled with -mavx512bf16.
+/* form_avx512_bf16.c: products of bf16 weights with activations rounded to bf16, two at a time in
+ * one instruction, summed in f32. Everything else is as in the AVX-512 form. Compiled with
+ * -mavx512bf16.
  *
  * The instruction takes subnormal bf16 values (below 1.2e-38) as zero. */
 #include "plugins/common/cpu/vec_avx512.h"
@@ -31,8 +32,9 @@ static void to_bf16(const float *x, uint16_t *y, size_t n)
 }
 
 /* As thin_block in simd_matmul.h, on pairs. */
-INLINE void bf16_block(const vl_cpu_thin *t, size_t o, const int n_w, const int n_x)
+INLINE void bf16_block(const vl_cpu_thin *t, size_t o, size_t apart, const int n_w, const int n_x)
 {
+    const size_t w_step = apart * t->w_ld;
     const uint16_t *w = (const uint16_t *)t->w + o * t->w_ld, *x = t->x;
     vf acc[4][VL_CPU_THIN_MAX];
     size_t k = 0;
@@ -45,7 +47,7 @@ INLINE void bf16_block(const vl_cpu_thin *t, size_t o, const int n_w, const int 
     for (; k + PAIRS <= t->in; k += PAIRS) {
 #pragma GCC unroll 4
         for (int i = 0; i < n_w; i++) {
-            const uint16_t *row = w + (size_t)i * t->w_ld + k;
+            const uint16_t *row = w + (size_t)i * w_step + k;
             _mm_prefetch((const char *)row + THIN_AHEAD_BYTES, _MM_HINT_T0);
             __m512bh v = load_bh(row);
 #pragma GCC unroll 8
@@ -57,7 +59,7 @@ INLINE void bf16_block(const vl_cpu_thin *t, size_t o, const int n_w, const int 
         size_t n = t->in - k;
 #pragma GCC unroll 4
         for (int i = 0; i < n_w; i++) {
-            __m512bh v = load_bh_n(w + (size_t)i * t->w_ld + k, n);
+            __m512bh v = load_bh_n(w + (size_t)i * w_step + k, n);
 #pragma GCC unroll 8
             for (int j = 0; j < n_x; j++)
                 acc[i][j] =
@@ -68,32 +70,49 @@ INLINE void bf16_block(const vl_cpu_thin *t, size_t o, const int n_w, const int 
     for (int i = 0; i < n_w; i++)
 #pragma GCC unroll 8
         for (int j = 0; j < n_x; j++)
-            t->y[(size_t)j * t->y_ld + o + (size_t)i] = vf_sum(acc[i][j]);
+            t->y[(size_t)j * t->y_ld + o + (size_t)i * apart] = vf_sum(acc[i][j]);
 }
 
 INLINE void bf16_rows(const vl_cpu_thin *t, size_t begin, size_t end, const int n_x)
 {
-    const int step = THIN_ROWS(n_x);
+    const size_t step = THIN_ROWS(n_x), apart = (end - begin) / step;
     size_t o = begin;
 
-    for (; o + (size_t)step <= end; o += (size_t)step)
-        bf16_block(t, o, step, n_x);
-    for (; o < end; o++)
-        bf16_block(t, o, 1, n_x);
+    for (; o < begin + apart; o++)
+        bf16_block(t, o, apart, (int)step, n_x);
+    for (o = begin + step * apart; o < end; o++)
+        bf16_block(t, o, 0, 1, n_x);
 }
 
 static void thin_bf16(const vl_cpu_thin *t, size_t begin, size_t end)
 {
     switch (t->n_rows) {
-    case 1: bf16_rows(t, begin, end, 1); break;
-    case 2: bf16_rows(t, begin, end, 2); break;
-    case 3: bf16_rows(t, begin, end, 3); break;
-    case 4: bf16_rows(t, begin, end, 4); break;
-    case 5: bf16_rows(t, begin, end, 5); break;
-    case 6: bf16_rows(t, begin, end, 6); break;
-    case 7: bf16_rows(t, begin, end, 7); break;
-    case 8: bf16_rows(t, begin, end, 8); break;
-    default: break;
+    case 1:
+        bf16_rows(t, begin, end, 1);
+        break;
+    case 2:
+        bf16_rows(t, begin, end, 2);
+        break;
+    case 3:
+        bf16_rows(t, begin, end, 3);
+        break;
+    case 4:
+        bf16_rows(t, begin, end, 4);
+        break;
+    case 5:
+        bf16_rows(t, begin, end, 5);
+        break;
+    case 6:
+        bf16_rows(t, begin, end, 6);
+        break;
+    case 7:
+        bf16_rows(t, begin, end, 7);
+        break;
+    case 8:
+        bf16_rows(t, begin, end, 8);
+        break;
+    default:
+        break;
     }
 }
 
@@ -115,8 +134,7 @@ INLINE void bf16_tile(const int n_m, const int n_v, size_t k_len, const uint16_t
     for (int i = 0; i < n_m; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < n_v; j++)
-            acc[i][j] =
-                accumulate ? vf_load(c + (size_t)i * c_ld + (size_t)j * LANES) : vf_zero();
+            acc[i][j] = accumulate ? vf_load(c + (size_t)i * c_ld + (size_t)j * LANES) : vf_zero();
     for (; k + 2 <= k_len; k += 2, b += b_ld) {
         __m512bh v[GEMM_VECS];
 #pragma GCC unroll 4
@@ -136,8 +154,8 @@ INLINE void bf16_tile(const int n_m, const int n_v, size_t k_len, const uint16_t
             __m512bh s = (__m512bh)_mm512_set1_epi32(w[(size_t)i * w_ld + k]);
 #pragma GCC unroll 4
             for (int j = 0; j < n_v; j++)
-                acc[i][j] = _mm512_dpbf16_ps(
-                    acc[i][j], s, (__m512bh)_mm512_loadu_si512(b + (size_t)j * LANES));
+                acc[i][j] = _mm512_dpbf16_ps(acc[i][j], s,
+                                             (__m512bh)_mm512_loadu_si512(b + (size_t)j * LANES));
         }
     }
 #pragma GCC unroll 8

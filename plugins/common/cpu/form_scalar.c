@@ -1,5 +1,5 @@
-/* form_scalar.c: every kernel in plain C, from its definition: the twin of the vector forms, and what
- * runs where none of them can. Products are summed in double. */
+/* form_scalar.c: every kernel in plain C, from its definition: the twin of the vector forms, and
+ * what runs where none of them can. Products are summed in double. */
 #include <math.h>
 
 #include "plugins/common/cpu/bf16.h"
@@ -107,7 +107,8 @@ static void norm_scale(const float *x, float scale, const float *w, float bias, 
         y[i] = x[i] * scale * (bias + w[i]);
 }
 
-static void norm_gate(const float *x, float scale, const float *w, const float *z, float *y, size_t n)
+static void norm_gate(const float *x, float scale, const float *w, const float *z, float *y,
+                      size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = x[i] * scale * w[i] * silu1(z[i]);
@@ -165,7 +166,8 @@ static void scale_(float a, float *y, size_t n)
         y[i] *= a;
 }
 
-static void conv_silu(const float *x, size_t x_ld, const float *w, size_t n_taps, float *y, size_t n)
+static void conv_silu(const float *x, size_t x_ld, const float *w, size_t n_taps, float *y,
+                      size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float sum = 0;
@@ -202,16 +204,16 @@ static void rope(float *x, size_t half, const float *c, const float *s)
     }
 }
 
-static void attn_scores(const float *q, size_t q_ld, size_t n_q, const float *k, size_t n, size_t size,
-                        float scale, float *s, size_t s_ld)
+static void attn_scores(const float *q, size_t q_ld, size_t n_q, const float *k, size_t n,
+                        size_t size, float scale, float *s, size_t s_ld)
 {
     for (size_t i = 0; i < n_q; i++)
         for (size_t t = 0; t < n; t++)
             s[i * s_ld + t] = scale * dot(q + i * q_ld, k + t * size, size);
 }
 
-static void attn_values(const float *p, size_t p_ld, size_t n_q, const float *v, size_t n, size_t size,
-                        float *o, size_t o_ld)
+static void attn_values(const float *p, size_t p_ld, size_t n_q, const float *v, size_t n,
+                        size_t size, float *o, size_t o_ld)
 {
     gemm(n_q, size, n, p, p_ld, 1, v, size, o, o_ld, true);
 }

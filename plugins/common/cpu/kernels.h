@@ -1,17 +1,21 @@
-/* plugins/common/cpu/kernels.h: the table of kernels that each instruction form fills. Private to the toolbox.
+/* plugins/common/cpu/kernels.h: the table of kernels that each instruction form fills. Private to
+ * the toolbox.
  *
- * All kernels run on the calling thread, allocate nothing and take pointers aligned to their element
- * only. A file of one form (form_*.c) is compiled with that form's -m flags, so nothing outside the
- * table may be called before the processor was asked (features.c). */
+ * All kernels run on the calling thread, allocate nothing and take pointers aligned to their
+ * element only. A file of one form (form_*.c) is compiled with that form's -m flags, so nothing
+ * outside the table may be called before the processor was asked (features.c). */
 #ifndef VL_CPU_KERNELS_H
 #define VL_CPU_KERNELS_H
 
 #include "plugins/common/cpu/cpu.h"
 
-#define VL_CPU_THIN_MAX 8  /* most rows of x in the thin form */
+#define VL_CPU_THIN_MAX 8    /* most rows of x in the thin form */
 #define VL_CPU_PASS_ROWS 512 /* most rows of x in one pass of the blocked form */
-#define VL_CPU_STRIP 64    /* output features that a thread does at a time in the blocked form */
-#define VL_CPU_PANEL 64    /* rows of x that lie side by side in a packed panel */
+#define VL_CPU_PIECE                                                                               \
+    192 /* most output features that a thread takes at a time in the blocked form */
+#define VL_CPU_STRIP                                                                               \
+    48 /* ... and of which the weights meet x together: whole register tiles (6, 16) */
+#define VL_CPU_PANEL 64 /* rows of x that lie side by side in a packed panel */
 
 /* y[r, o] = sum_k x[r, k] w[o, k] for o in [begin, end), r < n_rows <= VL_CPU_THIN_MAX. */
 typedef struct vl_cpu_thin {
@@ -38,7 +42,8 @@ typedef struct vl_cpu_kernels {
     void (*gemm)(size_t m, size_t n, size_t k_len, const float *a, size_t a_row, size_t a_col,
                  const float *b, size_t b_ld, float *c, size_t c_ld, bool accumulate);
     /* c[i, j] (+)= sum_k w[i * w_ld + k] * b[k / 2, j, k % 2]: w bf16 [m, k_len], b bf16 pairs
-     * [ceil(k_len / 2), b_ld, 2] whose odd tail is zero, n a multiple of 16. NULL: not this form. */
+     * [ceil(k_len / 2), b_ld, 2] whose odd tail is zero, n a multiple of 16. NULL: not this
+     * form. */
     void (*gemm_bf16)(size_t m, size_t n, size_t k_len, const uint16_t *w, size_t w_ld,
                       const uint32_t *b, size_t b_ld, float *c, size_t c_ld, bool accumulate);
     /* dst[c * dst_ld + r] = src[r * src_ld + c], 32-bit elements, r < n_rows, c < n_cols. */
@@ -97,11 +102,18 @@ extern const vl_cpu_kernels vl_cpu_kernels_scalar;
 extern const vl_cpu_kernels vl_cpu_kernels_avx2;
 extern const vl_cpu_kernels vl_cpu_kernels_avx512;
 extern const vl_cpu_kernels vl_cpu_kernels_avx512_bf16;
-/* form_amx.c: y[r, o] for o < m <= VL_CPU_STRIP and all n_rows <= VL_CPU_PASS_ROWS, on tiles.
- * w bf16 [m, in]; panels as in vl_cpu.panel_bf16, panel_size elements from one to the next; y
- * points at the strip's first column. scratch: VL_CPU_THREAD_SCRATCH bytes, 64-byte aligned. */
-void vl_cpu_amx_strip(const uint16_t *w, size_t w_ld, size_t m, size_t in, const uint32_t *panels,
-                      size_t panel_size, size_t n_rows, float *y, size_t y_ld, void *scratch);
+/* form_amx.c. A block of VL_CPU_AMX_ROWS rows of x in bf16 tiles, [in rounded up to 32] a row, zero
+ * past x; this fills the part from k_begin to k_end (multiples of 32) from n_rows rows of x [..,
+ * in] f32. */
+#define VL_CPU_AMX_ROWS 32
+#define VL_CPU_AMX_PIECE 256
+void vl_cpu_amx_pack(const float *x, size_t x_ld, size_t n_rows, size_t in, size_t k_begin,
+                     size_t k_end, char *block);
+/* y[r, o] for o < m <= VL_CPU_AMX_PIECE and all n_rows <= VL_CPU_PASS_ROWS: w bf16 [m, in], the
+ * blocks of x one after the other, y at the strip's first column. scratch: VL_CPU_THREAD_SCRATCH
+ * bytes, 64-byte aligned. */
+void vl_cpu_amx_strip(const uint16_t *w, size_t w_ld, size_t m, size_t in, const char *blocks,
+                      size_t n_rows, float *y, size_t y_ld, void *scratch);
 /* Asks the operating system for tile state, for the whole process; false: not to be had. */
 bool vl_cpu_amx_request(void);
 #endif
@@ -114,17 +126,18 @@ struct vl_cpu {
     int32_t form;
     int32_t n_threads;
     size_t max_in;
-    size_t max_rows;      /* of one pass */
+    size_t max_rows; /* of one pass */
     size_t n_heads;
     size_t head_size;
-    char *memory;         /* one block for all that follows */
+    char *memory; /* one block for all that follows */
     size_t memory_bytes;
-    float *panel_f32;     /* packed x, f32: [panels, max_in, VL_CPU_PANEL] */
-    uint32_t *panel_bf16; /* packed x, bf16 pairs: [panels, in rounded up to 32 / 2, VL_CPU_PANEL];
-                           * zero past x; NULL in f32 forms */
-    uint16_t *thin_bf16;  /* [VL_CPU_THIN_MAX, max_in rounded up]; or NULL */
-    float *attn_part;     /* decode partials: [rows, n_heads, splits, head_size + 2] */
-    char *scratch;        /* [n_threads, VL_CPU_THREAD_SCRATCH] */
+    float *panel_f32; /* packed x, f32: [panels, max_in, VL_CPU_PANEL] */
+    /* Packed x, bf16 pairs: [panels, in rounded up to 32 / 2, VL_CPU_PANEL], zero past x; with AMX
+     * the blocks of vl_cpu_amx_pack; NULL in f32 forms. */
+    uint32_t *panel_bf16;
+    uint16_t *thin_bf16; /* [VL_CPU_THIN_MAX, max_in rounded up]; or NULL */
+    float *attn_part;    /* decode partials: [rows, n_heads, splits, head_size + 2] */
+    char *scratch;       /* [n_threads, VL_CPU_THREAD_SCRATCH] */
 };
 
 #define VL_CPU_ATTN_SPLITS 16 /* pieces of a long context in a decode row */

@@ -1,12 +1,18 @@
-/* matmul.c: how a product of several matrices is cut into pieces for the threads, and x packed for them.
- * The arithmetic is in the forms; this file is the same for all. */
+/* matmul.c: how a product of several matrices is cut into pieces for the threads, and x packed for
+ * them. The arithmetic is in the forms; this file is the same for all. */
 #include <assert.h>
 #include <string.h>
 
 #include "plugins/common/cpu/kernels.h"
 
-#define THIN_PIECE_BYTES ((size_t)64 << 10) /* of weights, that a thread takes at a time */
-#define K_PASS 512 /* reduction in one pass of the blocked form; c stays in the cache meanwhile */
+/* Weights that a thread takes at a time in the thin form: long streams, and no long wait for the
+ * last. */
+#define THIN_PIECE_MIN ((size_t)64 << 10)
+#define THIN_PIECE_MAX ((size_t)256 << 10)
+#define THIN_PIECES 16 /* that a thread has at least, if they are not too small */
+#define K_PASS                                                                                     \
+    256 /* reduction in one pass of the blocked form: so much of all of x stays in the second      \
+           cache */
 
 static size_t elem_size(int32_t dtype)
 {
@@ -52,6 +58,11 @@ static bool takes_bf16(const vl_cpu *cpu, const vl_cpu_matrix *m)
     return m->dtype == VL_DTYPE_BF16 && cpu->k->thin_bf16;
 }
 
+static bool takes_amx(const vl_cpu *cpu, const vl_cpu_matrix *m)
+{
+    return cpu->form == VL_CPU_AMX_BF16 && takes_bf16(cpu, m);
+}
+
 /* ---- thin ---- */
 
 static void thin_body(void *arg, size_t begin, size_t end, int thread)
@@ -85,14 +96,20 @@ static void thin_body(void *arg, size_t begin, size_t end, int thread)
 static void thin(job *j)
 {
     vl_cpu *cpu = j->cpu;
-    size_t ld = (cpu->max_in + 63) / 64 * 64;
+    size_t ld = (cpu->max_in + 63) / 64 * 64, bytes = 0;
     bool bf16 = false;
 
     for (size_t i = 0; i < j->n_matrices; i++) {
-        size_t row_bytes = j->in * elem_size(j->matrices[i].dtype);
-        size_t rows = row_bytes ? THIN_PIECE_BYTES / row_bytes / 4 * 4 : 4;
-        j->piece_rows[i] = rows < 4 ? 4 : rows;
+        bytes += j->matrices[i].rows * j->in * elem_size(j->matrices[i].dtype);
         bf16 |= takes_bf16(cpu, &j->matrices[i]);
+    }
+    bytes /= (size_t)cpu->n_threads * THIN_PIECES;
+    bytes = bytes < THIN_PIECE_MIN   ? THIN_PIECE_MIN
+            : bytes > THIN_PIECE_MAX ? THIN_PIECE_MAX
+                                     : bytes;
+    for (size_t i = 0; i < j->n_matrices; i++) {
+        size_t rows = j->in ? bytes / (j->in * elem_size(j->matrices[i].dtype)) / 4 * 4 : 4;
+        j->piece_rows[i] = rows < 4 ? 4 : rows;
     }
     for (size_t r = 0; bf16 && r < j->n_rows; r++)
         cpu->k->to_bf16(j->x + r * j->x_ld, cpu->thin_bf16 + r * ld, j->in);
@@ -155,50 +172,88 @@ static void pack_bf16_body(void *arg, size_t begin, size_t end, int thread)
             memset(row + filled, 0, (n_k_padded - filled) * sizeof(*row));
         }
         j->cpu->k->transpose((const uint32_t *)(const void *)tmp, PACK_K / 2,
-                             j->cpu->panel_bf16 + panel * panel_bf16_size(j) +
-                                 k / 2 * VL_CPU_PANEL,
+                             j->cpu->panel_bf16 + panel * panel_bf16_size(j) + k / 2 * VL_CPU_PANEL,
                              VL_CPU_PANEL, VL_CPU_PANEL, n_k_padded / 2);
     }
 }
 
+#ifdef VL_CPU_X86
+/* Bytes of one block of x in AMX tiles. */
+static size_t amx_block_size(const job *j)
+{
+    return (j->in + 31) / 32 * 32 * VL_CPU_AMX_ROWS * sizeof(uint16_t);
+}
+
+static void pack_amx_body(void *arg, size_t begin, size_t end, int thread)
+{
+    const job *j = arg;
+    size_t in_padded = (j->in + 31) / 32 * 32;
+    size_t k_pieces = (in_padded + PACK_K - 1) / PACK_K;
+
+    (void)thread;
+    for (size_t piece = begin; piece < end; piece++) {
+        size_t block = piece / k_pieces, k = piece % k_pieces * PACK_K, r = block * VL_CPU_AMX_ROWS;
+        size_t n = j->n_rows - r < VL_CPU_AMX_ROWS ? j->n_rows - r : VL_CPU_AMX_ROWS;
+        vl_cpu_amx_pack(j->x + r * j->x_ld, j->x_ld, n, j->in, k,
+                        in_padded - k < PACK_K ? in_padded : k + PACK_K,
+                        (char *)j->cpu->panel_bf16 + block * amx_block_size(j));
+    }
+}
+#endif
+
 /* ---- blocked: products ---- */
 
-/* c[strip, all rows] over the whole reduction, in passes; then turned into y. */
-static void strip_product(const job *j, const vl_cpu_matrix *m, size_t o, size_t n_o, int thread)
+/* c[n_o, all rows] += one strip of weights times one pass of x. wide: [VL_CPU_STRIP, K_PASS] f32
+ * scratch. */
+static void strip_pass(const job *j, const vl_cpu_matrix *m, const char *w, size_t n_o, size_t k,
+                       float *wide, float *c)
 {
-    const vl_cpu *cpu = j->cpu;
-    float *c = vl_cpu_scratch(cpu, thread);             /* [STRIP, PASS_ROWS], 128 KiB */
-    float *wide = c + VL_CPU_STRIP * VL_CPU_PASS_ROWS;  /* [STRIP, K_PASS], weights in f32 */
+    const vl_cpu_kernels *kernels = j->cpu->k;
+    size_t n_k = j->in - k < K_PASS ? j->in - k : K_PASS;
+    const float *a = (const float *)(const void *)w;
+    size_t a_ld = m->w_ld;
+    bool bf16 = takes_bf16(j->cpu, m);
+
+    if (!bf16 && m->dtype != VL_DTYPE_F32) {
+        for (size_t i = 0; i < n_o; i++)
+            kernels->to_f32(m->dtype, w + i * m->w_ld * 2, wide + i * K_PASS, n_k);
+        a = wide;
+        a_ld = K_PASS;
+    }
+    for (size_t r = 0; r < j->n_rows; r += VL_CPU_PANEL, c += VL_CPU_PANEL) {
+        size_t n = j->n_rows - r < VL_CPU_PANEL ? (j->n_rows - r + 15) / 16 * 16 : VL_CPU_PANEL;
+        size_t panel = r / VL_CPU_PANEL;
+        if (bf16)
+            kernels->gemm_bf16(n_o, n, n_k, (const uint16_t *)(const void *)w, m->w_ld,
+                               j->cpu->panel_bf16 + panel * panel_bf16_size(j) +
+                                   k / 2 * VL_CPU_PANEL,
+                               VL_CPU_PANEL, c, VL_CPU_PASS_ROWS, k > 0);
+        else
+            kernels->gemm(n_o, n, n_k, a, a_ld, 1,
+                          j->cpu->panel_f32 + panel * panel_f32_size(j) + k * VL_CPU_PANEL,
+                          VL_CPU_PANEL, c, VL_CPU_PASS_ROWS, k > 0);
+    }
+}
+
+_Static_assert((VL_CPU_PIECE * VL_CPU_PASS_ROWS + VL_CPU_STRIP * K_PASS) * sizeof(float) <=
+                   VL_CPU_THREAD_SCRATCH,
+               "c of a piece and a strip of weights fit the scratch");
+
+/* Output features o .. o + n_o (at most VL_CPU_PIECE) of all rows, in passes over the reduction;
+ * then turned into y. A strip of weights is in the first cache while it meets all of x. */
+static void piece_product(const job *j, const vl_cpu_matrix *m, size_t o, size_t n_o, int thread)
+{
+    float *c = vl_cpu_scratch(j->cpu, thread); /* [VL_CPU_PIECE, VL_CPU_PASS_ROWS] */
+    float *wide = c + VL_CPU_PIECE * VL_CPU_PASS_ROWS;
     const char *w = (const char *)m->w + o * m->w_ld * elem_size(m->dtype);
 
-    for (size_t k = 0; k < j->in; k += K_PASS) {
-        size_t n_k = j->in - k < K_PASS ? j->in - k : K_PASS;
-        const char *wk = w + k * elem_size(m->dtype);
-        const float *a = (const float *)(const void *)wk;
-        size_t a_ld = m->w_ld;
-        bool bf16 = takes_bf16(cpu, m);
-        if (!bf16 && m->dtype != VL_DTYPE_F32) {
-            for (size_t i = 0; i < n_o; i++)
-                cpu->k->to_f32(m->dtype, wk + i * m->w_ld * 2, wide + i * K_PASS, n_k);
-            a = wide;
-            a_ld = K_PASS;
-        }
-        for (size_t r = 0; r < j->n_rows; r += VL_CPU_PANEL) {
-            size_t n = j->n_rows - r < VL_CPU_PANEL ? (j->n_rows - r + 15) / 16 * 16 : VL_CPU_PANEL;
-            size_t panel = r / VL_CPU_PANEL;
-            if (bf16)
-                cpu->k->gemm_bf16(n_o, n, n_k, (const uint16_t *)(const void *)wk, m->w_ld,
-                                  cpu->panel_bf16 + panel * panel_bf16_size(j) +
-                                      k / 2 * VL_CPU_PANEL,
-                                  VL_CPU_PANEL, c + r, VL_CPU_PASS_ROWS, k > 0);
-            else
-                cpu->k->gemm(n_o, n, n_k, a, a_ld, 1,
-                             cpu->panel_f32 + panel * panel_f32_size(j) + k * VL_CPU_PANEL,
-                             VL_CPU_PANEL, c + r, VL_CPU_PASS_ROWS, k > 0);
-        }
-    }
-    cpu->k->transpose((const uint32_t *)(const void *)c, VL_CPU_PASS_ROWS,
-                      (uint32_t *)(void *)(m->y + o), m->y_ld, n_o, j->n_rows);
+    for (size_t k = 0; k < j->in; k += K_PASS)
+        for (size_t i = 0; i < n_o; i += VL_CPU_STRIP)
+            strip_pass(j, m, w + (i * m->w_ld + k) * elem_size(m->dtype),
+                       n_o - i < VL_CPU_STRIP ? n_o - i : VL_CPU_STRIP, k, wide,
+                       c + i * VL_CPU_PASS_ROWS);
+    j->cpu->k->transpose((const uint32_t *)(const void *)c, VL_CPU_PASS_ROWS,
+                         (uint32_t *)(void *)(m->y + o), m->y_ld, n_o, j->n_rows);
 }
 
 static void blocked_body(void *arg, size_t begin, size_t end, int thread)
@@ -209,32 +264,50 @@ static void blocked_body(void *arg, size_t begin, size_t end, int thread)
         size_t o, o_end;
         const vl_cpu_matrix *m = find_piece(j, piece, &o, &o_end);
 #ifdef VL_CPU_X86
-        if (j->cpu->form == VL_CPU_AMX_BF16 && takes_bf16(j->cpu, m)) {
+        if (takes_amx(j->cpu, m)) {
             vl_cpu_amx_strip((const uint16_t *)m->w + o * m->w_ld, m->w_ld, o_end - o, j->in,
-                             j->cpu->panel_bf16, panel_bf16_size(j), j->n_rows, m->y + o, m->y_ld,
+                             (const char *)j->cpu->panel_bf16, j->n_rows, m->y + o, m->y_ld,
                              vl_cpu_scratch(j->cpu, thread));
             continue;
         }
 #endif
-        strip_product(j, m, o, o_end - o, thread);
+        piece_product(j, m, o, o_end - o, thread);
+    }
+}
+
+/* Large pieces meet x more often in the cache; small ones spread over many threads. */
+static void choose_pieces(job *j)
+{
+    for (size_t part = 1;; part *= 2) {
+        for (size_t i = 0; i < j->n_matrices; i++)
+            j->piece_rows[i] =
+                (takes_amx(j->cpu, &j->matrices[i]) ? VL_CPU_AMX_PIECE : VL_CPU_PIECE) / part;
+        if (part == VL_CPU_PIECE / VL_CPU_STRIP ||
+            number_pieces(j) >= 4 * (size_t)j->cpu->n_threads)
+            return;
     }
 }
 
 static void blocked(job *j)
 {
-    bool bf16 = false, f32 = false;
+    bool bf16 = false, f32 = false, amx = j->cpu->form == VL_CPU_AMX_BF16;
     size_t panels = (j->n_rows + VL_CPU_PANEL - 1) / VL_CPU_PANEL;
+    size_t k_pieces = ((j->in + 31) / 32 * 32 + PACK_K - 1) / PACK_K;
 
     for (size_t i = 0; i < j->n_matrices; i++) {
-        j->piece_rows[i] = VL_CPU_STRIP;
         if (takes_bf16(j->cpu, &j->matrices[i]))
             bf16 = true;
         else
             f32 = true;
     }
-    if (bf16)
-        vl_cpu_for(j->cpu, panels * (((j->in + 31) / 32 * 32 + PACK_K - 1) / PACK_K), 1,
-                   pack_bf16_body, j);
+    choose_pieces(j);
+#ifdef VL_CPU_X86
+    if (bf16 && amx)
+        vl_cpu_for(j->cpu, (j->n_rows + VL_CPU_AMX_ROWS - 1) / VL_CPU_AMX_ROWS * k_pieces, 0,
+                   pack_amx_body, j);
+#endif
+    if (bf16 && !amx)
+        vl_cpu_for(j->cpu, panels * k_pieces, 1, pack_bf16_body, j);
     if (f32)
         vl_cpu_for(j->cpu, panels * ((j->in + PACK_K - 1) / PACK_K), 1, pack_f32_body, j);
     vl_cpu_for(j->cpu, number_pieces(j), 1, blocked_body, j);

@@ -1,4 +1,5 @@
-/* simd_matmul.h: thin and blocked products in f32, for the vector type of the file that includes it.
+/* simd_matmul.h: thin and blocked products in f32, for the vector type of the file that includes
+ * it.
  *
  * Included once per form after its vec_*.h; gives static functions alone. */
 #ifndef VL_CPU_SIMD_MATMUL_H
@@ -6,9 +7,9 @@
 
 #include "plugins/common/cpu/kernels.h"
 
-/* How far ahead of its use a weight is fetched in the thin form. The weights of a call are one
- * stream, so this runs on into the rows that come next. */
-#define THIN_AHEAD_BYTES 4096
+/* How far ahead of its use a weight is fetched in the thin form, on into the rows that come
+ * next. */
+#define THIN_AHEAD_BYTES 2048
 
 INLINE vf load_w(int dtype, const void *w, size_t i)
 {
@@ -28,13 +29,15 @@ INLINE vf load_w_n(int dtype, const void *w, size_t i, size_t n)
     return vf_load_n((const float *)w + i, n);
 }
 
-/* n_w rows of weights from row o, n_x rows of x: every sum is one chain of fused multiply-adds per
- * lane, whatever n_w and n_x, so that a row has the same bits in any company. */
-INLINE void thin_block(const vl_cpu_thin *t, size_t o, const int dtype, const int n_w, const int n_x)
+/* n_w rows of weights, `apart` rows from one to the next, n_x rows of x: every sum is one chain of
+ * fused multiply-adds per lane, whatever n_w and n_x, so that a row has the same bits in any
+ * company. */
+INLINE void thin_block(const vl_cpu_thin *t, size_t o, size_t apart, const int dtype, const int n_w,
+                       const int n_x)
 {
     const size_t size = dtype == VL_DTYPE_F32 ? 4 : 2;
     const char *w = (const char *)t->w + o * t->w_ld * size;
-    const size_t w_step = t->w_ld * size;
+    const size_t w_step = apart * t->w_ld * size;
     const float *x = t->x;
     vf acc[4][VL_CPU_THIN_MAX];
     size_t k = 0;
@@ -69,35 +72,56 @@ INLINE void thin_block(const vl_cpu_thin *t, size_t o, const int dtype, const in
     for (int i = 0; i < n_w; i++)
 #pragma GCC unroll 8
         for (int j = 0; j < n_x; j++)
-            t->y[(size_t)j * t->y_ld + o + (size_t)i] = vf_sum(acc[i][j]);
+            t->y[(size_t)j * t->y_ld + o + (size_t)i * apart] = vf_sum(acc[i][j]);
 }
 
-/* Rows of weights taken together: enough chains to hide the latency, few enough for the registers. */
-#define THIN_ROWS(n_x) ((n_x) * 4 <= THIN_ACC_CAP ? 4 : (n_x) * 2 <= THIN_ACC_CAP ? 2 : 1)
+/* Rows of weights taken together: enough chains to hide the latency, few enough for the
+ * registers. */
+#define THIN_ROWS(n_x) ((n_x)*4 <= THIN_ACC_CAP ? 4 : (n_x)*2 <= THIN_ACC_CAP ? 2 : 1)
 
-INLINE void thin_rows(const vl_cpu_thin *t, size_t begin, size_t end, const int dtype, const int n_x)
+/* The rows that go together lie far apart, so that each is one of a few long streams through
+ * memory. */
+INLINE void thin_rows(const vl_cpu_thin *t, size_t begin, size_t end, const int dtype,
+                      const int n_x)
 {
-    const int step = THIN_ROWS(n_x);
+    const size_t step = THIN_ROWS(n_x), apart = (end - begin) / step;
     size_t o = begin;
 
-    for (; o + (size_t)step <= end; o += (size_t)step)
-        thin_block(t, o, dtype, step, n_x);
-    for (; o < end; o++)
-        thin_block(t, o, dtype, 1, n_x);
+    for (; o < begin + apart; o++)
+        thin_block(t, o, apart, dtype, (int)step, n_x);
+    for (o = begin + step * apart; o < end; o++)
+        thin_block(t, o, 0, dtype, 1, n_x);
 }
 
 INLINE void thin_dtype(const vl_cpu_thin *t, size_t begin, size_t end, const int dtype)
 {
     switch (t->n_rows) {
-    case 1: thin_rows(t, begin, end, dtype, 1); break;
-    case 2: thin_rows(t, begin, end, dtype, 2); break;
-    case 3: thin_rows(t, begin, end, dtype, 3); break;
-    case 4: thin_rows(t, begin, end, dtype, 4); break;
-    case 5: thin_rows(t, begin, end, dtype, 5); break;
-    case 6: thin_rows(t, begin, end, dtype, 6); break;
-    case 7: thin_rows(t, begin, end, dtype, 7); break;
-    case 8: thin_rows(t, begin, end, dtype, 8); break;
-    default: break;
+    case 1:
+        thin_rows(t, begin, end, dtype, 1);
+        break;
+    case 2:
+        thin_rows(t, begin, end, dtype, 2);
+        break;
+    case 3:
+        thin_rows(t, begin, end, dtype, 3);
+        break;
+    case 4:
+        thin_rows(t, begin, end, dtype, 4);
+        break;
+    case 5:
+        thin_rows(t, begin, end, dtype, 5);
+        break;
+    case 6:
+        thin_rows(t, begin, end, dtype, 6);
+        break;
+    case 7:
+        thin_rows(t, begin, end, dtype, 7);
+        break;
+    case 8:
+        thin_rows(t, begin, end, dtype, 8);
+        break;
+    default:
+        break;
     }
 }
 

@@ -14,7 +14,7 @@
         size_t i = 0, left;                                                                        \
         for (; i + LANES <= (n); i += LANES)                                                       \
             STEP(i, LOAD_ALL, STORE_ALL);                                                          \
-        left = (n) - i;                                                                            \
+        left = (n)-i;                                                                              \
         if (left)                                                                                  \
             STEP(i, LOAD_SOME, STORE_SOME);                                                        \
     } while (0)
@@ -75,7 +75,8 @@ static float simd_max(const float *x, size_t n)
     return best;
 }
 
-static void simd_norm_scale(const float *x, float scale, const float *w, float bias, float *y, size_t n)
+static void simd_norm_scale(const float *x, float scale, const float *w, float bias, float *y,
+                            size_t n)
 {
     vf s = vf_set1(scale), b = vf_set1(bias);
 #define STEP(i, LOAD, STORE) STORE(y + (i), LOAD(x + (i)) * s * (b + LOAD(w + (i))))
@@ -158,7 +159,7 @@ static void simd_axpy(float a, const float *x, float *y, size_t n)
 static void simd_scale(float a, float *y, size_t n)
 {
     vf s = vf_set1(a);
-#define STEP(i, LOAD, STORE) STORE(y + (i), s *LOAD(y + (i)))
+#define STEP(i, LOAD, STORE) STORE(y + (i), s * LOAD(y + (i)))
     EACH(n, STEP);
 #undef STEP
 }
@@ -226,8 +227,8 @@ static void simd_rope(float *x, size_t half, const float *c, const float *s)
 #define STEP(i, LOAD, STORE)                                                                       \
     do {                                                                                           \
         vf a = LOAD(x + (i)), b = LOAD(x + half + (i)), cv = LOAD(c + (i)), sv = LOAD(s + (i));    \
-        STORE(x + (i), a *cv - b * sv);                                                            \
-        STORE(x + half + (i), b *cv + a * sv);                                                     \
+        STORE(x + (i), a * cv - b * sv);                                                           \
+        STORE(x + half + (i), b * cv + a * sv);                                                    \
     } while (0)
     EACH(half, STEP);
 #undef STEP
@@ -267,16 +268,15 @@ static void simd_attn_values(const float *p, size_t p_ld, size_t n_q, const floa
     simd_gemm(n_q, size, n, p, p_ld, 1, v, size, o, o_ld, true);
 }
 
-static void simd_softmax_columns(float *s, size_t n_keys, size_t n_q, const int32_t *limit, float *m,
-                                 float *l, float *c)
+static void simd_softmax_columns(float *s, size_t n_keys, size_t n_q, const int32_t *limit,
+                                 float *m, float *l, float *c)
 {
     vf none = vf_set1(-INFINITY);
 
     for (size_t j = 0; j < n_q; j += LANES) {
         vf old = vf_load(m + j), top = old, sum = vf_zero();
         for (size_t t = 0; t < n_keys; t++)
-            top = vf_max(top,
-                         vf_keep_below(vf_load(s + t * n_q + j), (int32_t)t, limit + j, none));
+            top = vf_max(top, vf_keep_below(vf_load(s + t * n_q + j), (int32_t)t, limit + j, none));
         /* A column that has seen no key yet keeps m = -infinity; exp(-inf - 0) below is 0. */
         vf base = vf_max(top, vf_set1(-3.0e38f));
         vf scale = vf_exp(old - base);

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #define LANES 8
-#define GEMM_ROWS 6     /* rows of c in registers; 6 * 2 accumulators + 2 of b + 1 of a */
-#define GEMM_VECS 2     /* vectors of c per row */
-#define THIN_ACC_CAP 8  /* accumulators of the thin form */
+#define GEMM_ROWS 6    /* rows of c in registers; 6 * 2 accumulators + 2 of b + 1 of a */
+#define GEMM_VECS 2    /* vectors of c per row */
+#define THIN_ACC_CAP 8 /* accumulators of the thin form */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef __m256 vf;
@@ -21,15 +21,42 @@ INLINE __m256i lanes_below(size_t n)
 {
     return _mm256_loadu_si256((const void *)(lane_masks + 8 - n));
 }
-INLINE vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
-INLINE vf vf_load_n(const float *p, size_t n) { return _mm256_maskload_ps(p, lanes_below(n)); }
-INLINE void vf_store(float *p, vf v) { _mm256_storeu_ps(p, v); }
-INLINE void vf_store_n(float *p, vf v, size_t n) { _mm256_maskstore_ps(p, lanes_below(n), v); }
-INLINE vf vf_set1(float a) { return _mm256_set1_ps(a); }
-INLINE vf vf_zero(void) { return _mm256_setzero_ps(); }
-INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
-INLINE vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
-INLINE vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+INLINE vf vf_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+INLINE vf vf_load_n(const float *p, size_t n)
+{
+    return _mm256_maskload_ps(p, lanes_below(n));
+}
+INLINE void vf_store(float *p, vf v)
+{
+    _mm256_storeu_ps(p, v);
+}
+INLINE void vf_store_n(float *p, vf v, size_t n)
+{
+    _mm256_maskstore_ps(p, lanes_below(n), v);
+}
+INLINE vf vf_set1(float a)
+{
+    return _mm256_set1_ps(a);
+}
+INLINE vf vf_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+INLINE vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+INLINE vf vf_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+INLINE vf vf_min(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+}
 INLINE float vf_sum(vf v)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -52,10 +79,22 @@ INLINE __m128i load_u16_n(const uint16_t *p, size_t n)
     memcpy(tmp, p, n * sizeof(*p));
     return _mm_loadu_si128((const void *)tmp);
 }
-INLINE vf vf_load_bf16(const uint16_t *p) { return vf_of_bf16(_mm_loadu_si128((const void *)p)); }
-INLINE vf vf_load_bf16_n(const uint16_t *p, size_t n) { return vf_of_bf16(load_u16_n(p, n)); }
-INLINE vf vf_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
-INLINE vf vf_load_f16_n(const uint16_t *p, size_t n) { return _mm256_cvtph_ps(load_u16_n(p, n)); }
+INLINE vf vf_load_bf16(const uint16_t *p)
+{
+    return vf_of_bf16(_mm_loadu_si128((const void *)p));
+}
+INLINE vf vf_load_bf16_n(const uint16_t *p, size_t n)
+{
+    return vf_of_bf16(load_u16_n(p, n));
+}
+INLINE vf vf_load_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+}
+INLINE vf vf_load_f16_n(const uint16_t *p, size_t n)
+{
+    return _mm256_cvtph_ps(load_u16_n(p, n));
+}
 /* Bits of lanes where a >= b; false with a NaN. */
 INLINE uint32_t vf_ge(vf a, vf b)
 {

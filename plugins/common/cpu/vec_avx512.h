@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #define LANES 16
-#define GEMM_ROWS 6    /* rows of c in registers; 6 * 4 accumulators + 4 of b + 1 of a */
-#define GEMM_VECS 4    /* vectors of c per row */
+#define GEMM_ROWS 6     /* rows of c in registers; 6 * 4 accumulators + 4 of b + 1 of a */
+#define GEMM_VECS 4     /* vectors of c per row */
 #define THIN_ACC_CAP 16 /* accumulators of the thin form */
 #define INLINE static inline __attribute__((always_inline))
 
@@ -18,22 +18,58 @@ INLINE __mmask16 lanes_below(size_t n)
 {
     return (__mmask16)((1u << n) - 1u);
 }
-INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
-INLINE vf vf_load_n(const float *p, size_t n) { return _mm512_maskz_loadu_ps(lanes_below(n), p); }
-INLINE void vf_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
-INLINE void vf_store_n(float *p, vf v, size_t n) { _mm512_mask_storeu_ps(p, lanes_below(n), v); }
-INLINE vf vf_set1(float a) { return _mm512_set1_ps(a); }
-INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
-INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
-INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
-INLINE vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
-INLINE float vf_sum(vf v) { return _mm512_reduce_add_ps(v); }
-INLINE float vf_hmax(vf v) { return _mm512_reduce_max_ps(v); }
+INLINE vf vf_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+INLINE vf vf_load_n(const float *p, size_t n)
+{
+    return _mm512_maskz_loadu_ps(lanes_below(n), p);
+}
+INLINE void vf_store(float *p, vf v)
+{
+    _mm512_storeu_ps(p, v);
+}
+INLINE void vf_store_n(float *p, vf v, size_t n)
+{
+    _mm512_mask_storeu_ps(p, lanes_below(n), v);
+}
+INLINE vf vf_set1(float a)
+{
+    return _mm512_set1_ps(a);
+}
+INLINE vf vf_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+INLINE vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+INLINE vf vf_max(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+}
+INLINE vf vf_min(vf a, vf b)
+{
+    return _mm512_min_ps(a, b);
+}
+INLINE float vf_sum(vf v)
+{
+    return _mm512_reduce_add_ps(v);
+}
+INLINE float vf_hmax(vf v)
+{
+    return _mm512_reduce_max_ps(v);
+}
 INLINE vf vf_of_bf16(__m256i h)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
-INLINE vf vf_load_bf16(const uint16_t *p) { return vf_of_bf16(_mm256_loadu_si256((const void *)p)); }
+INLINE vf vf_load_bf16(const uint16_t *p)
+{
+    return vf_of_bf16(_mm256_loadu_si256((const void *)p));
+}
 INLINE vf vf_load_bf16_n(const uint16_t *p, size_t n)
 {
     return vf_of_bf16(_mm256_maskz_loadu_epi16(lanes_below(n), p));
@@ -47,9 +83,15 @@ INLINE vf vf_load_f16_n(const uint16_t *p, size_t n)
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes_below(n), p));
 }
 /* Bits of lanes where a >= b; false with a NaN. */
-INLINE uint32_t vf_ge(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+INLINE uint32_t vf_ge(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
+}
 /* Bits of lanes where not a < b; true with a NaN. */
-INLINE uint32_t vf_nlt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ); }
+INLINE uint32_t vf_nlt(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ);
+}
 /* a where i >= 0 ... lane index below limit, else b */
 INLINE vf vf_keep_below(vf a, int32_t t, const int32_t *limit, vf b)
 {
