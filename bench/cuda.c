@@ -1,7 +1,9 @@
-/* bench/cuda.c: what a model does on a CUDA device, through the plugins' tables as the host uses them: start, decode at several
- * batches, time to the first token, a restored prefix. Random prompts: the speed does not depend on what the ids mean.
+/* bench/cuda.c: what a model does on a CUDA device, through the plugins' tables as the host uses
+ * them: start, decode at several batches, time to the first token, a restored prefix. Random
+ * prompts: the speed does not depend on what the ids mean.
  *
- *   bench_cuda PLUGIN_DIR CHECKPOINT [CACHE_DIR [N]]     (N: only the first N cases of decode; 0: stop when it is ready) */
+ *   bench_cuda PLUGIN_DIR CHECKPOINT [CACHE_DIR [N]]     (N: only the first N cases of decode; 0:
+ * stop when it is ready) */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +43,9 @@ static const char *cache_dir(void *ctx)
     (void)ctx;
     return cache;
 }
-static const vl_host host = {.struct_size = sizeof(host), .abi_version = VL_ABI_VERSION, .log = log_line,
+static const vl_host host = {.struct_size = sizeof(host),
+                             .abi_version = VL_ABI_VERSION,
+                             .log = log_line,
                              .cache_dir = cache_dir};
 
 /* A plugin with its defaults as option values. */
@@ -85,11 +89,17 @@ struct bench {
     int32_t *ids; /* [CONTEXT] */
 };
 
-static vl_sequence *begin(struct bench *b, uint64_t n_prompt, uint64_t max_tokens, const vl_snapshot *from)
+static vl_sequence *begin(struct bench *b, uint64_t n_prompt, uint64_t max_tokens,
+                          const vl_snapshot *from)
 {
-    const vl_sampling s = {.struct_size = sizeof(s), .top_p = 1.0f, .repetition_penalty = 1.0f, .n_logprobs = -1};
-    const vl_sequence_params p = {.struct_size = sizeof(p), .sampling = &s, .prompt = b->ids, .n_prompt = n_prompt,
-                                  .max_tokens = max_tokens, .snapshot = from};
+    const vl_sampling s = {
+        .struct_size = sizeof(s), .top_p = 1.0f, .repetition_penalty = 1.0f, .n_logprobs = -1};
+    const vl_sequence_params p = {.struct_size = sizeof(p),
+                                  .sampling = &s,
+                                  .prompt = b->ids,
+                                  .n_prompt = n_prompt,
+                                  .max_tokens = max_tokens,
+                                  .snapshot = from};
     vl_sequence *out;
     if (b->api->sequence_begin(b->m, &p, &out, &err) != VL_OK)
         die("sequence_begin");
@@ -112,14 +122,18 @@ static double prefill(struct bench *b, vl_sequence *s, uint64_t from, uint64_t n
     const double t0 = now_ms();
     while (from < n) {
         const uint64_t now = n - from < b->step_tokens ? n - from : b->step_tokens;
-        const vl_row row = {.sequence = s, .kind = VL_ROW_PREFILL, .flags = from + now == n ? VL_ROW_LAST : 0, .n_ids = now};
+        const vl_row row = {.sequence = s,
+                            .kind = VL_ROW_PREFILL,
+                            .flags = from + now == n ? VL_ROW_LAST : 0,
+                            .n_ids = now};
         step(b, &row, 1);
         from += now;
     }
     return now_ms() - t0;
 }
 
-/* Milliseconds a step of `rows` sequences that have each read n tokens; steps run ahead as the engine does it. */
+/* Milliseconds a step of `rows` sequences that have each read n tokens; steps run ahead as the
+ * engine does it. */
 static double decode(struct bench *b, uint64_t rows, uint64_t n)
 {
     vl_row row[ROWS];
@@ -206,8 +220,13 @@ int main(int argc, char **argv)
     double t0 = now_ms();
     if (files->open(loader.self, argv[2], &loader.options, &cp, &err) != VL_OK)
         die(argv[2]);
-    const vl_model_params p = {.struct_size = sizeof(p), .max_sequences = ROWS, .context_tokens = CONTEXT,
-                               .kv_tokens = 262144, .step_tokens = b.step_tokens, .device = "cuda", .options = &model.options};
+    const vl_model_params p = {.struct_size = sizeof(p),
+                               .max_sequences = ROWS,
+                               .context_tokens = CONTEXT,
+                               .kv_tokens = 262144,
+                               .step_tokens = b.step_tokens,
+                               .device = "cuda",
+                               .options = &model.options};
     if (b.api->open(model.self, files, cp, &p, &b.m, &err) != VL_OK)
         die("open");
     (void)printf("start to ready          %9.1f ms\n", now_ms() - t0);
@@ -220,11 +239,13 @@ int main(int argc, char **argv)
         x = x * 6364136223846793005u + 1442695040888963407u;
         b.ids[i] = (int32_t)((x >> 33) % info.n_tokens);
     }
-    static const uint64_t cases[][2] = {{1, 600}, {1, 32768}, {2, 600}, {4, 600}, {8, 600}, {16, 2048}, {32, 2048}, {64, 2048}};
+    static const uint64_t cases[][2] = {{1, 600}, {1, 32768}, {2, 600},   {4, 600},
+                                        {8, 600}, {16, 2048}, {32, 2048}, {64, 2048}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]) && i < n_only; i++) {
         const double ms = decode(&b, cases[i][0], cases[i][1]);
-        (void)printf("decode batch %2llu at %5llu %9.3f ms a step, %8.1f tok/s\n", (unsigned long long)cases[i][0],
-                     (unsigned long long)cases[i][1], ms, (double)cases[i][0] * 1e3 / ms);
+        (void)printf("decode batch %2llu at %5llu %9.3f ms a step, %8.1f tok/s\n",
+                     (unsigned long long)cases[i][0], (unsigned long long)cases[i][1], ms,
+                     (double)cases[i][0] * 1e3 / ms);
     }
     if (n_only != SIZE_MAX)
         goto out;

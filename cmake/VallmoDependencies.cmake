@@ -12,6 +12,12 @@ if(VALLMO_POPPY)
 endif()
 if(VALLMO_TESTS)
     pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+    # The python that runs test tools; scripts/test.sh gives the one of its venv, which has
+    # scripts/requirements-test.txt installed.
+    find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)
+    if(NOT VALLMO_TEST_PYTHON)
+        set(VALLMO_TEST_PYTHON ${Python3_EXECUTABLE})
+    endif()
 endif()
 
 # The CUDA toolkit is found, not enabled as a language: kernels are compiled by NVRTC at run time.

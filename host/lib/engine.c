@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "host/lib/constrain/constrain.h"
 #include "host/lib/engine_private.h"
 #include "host/lib/log.h"
 
@@ -430,6 +431,8 @@ static void engine_free(vl_engine *e)
     pthread_cond_destroy(&e->wake);
     pthread_cond_destroy(&e->idle);
     pthread_mutex_destroy(&e->lock);
+    vl_vocabulary_destroy(e->vocabulary);
+    pthread_mutex_destroy(&e->vocabulary_lock);
     free(e);
 }
 
@@ -443,6 +446,7 @@ vl_status vl_engine_create(const struct vl_engine_params *p, vl_engine **out, vl
     e->p.queue_cap = p->queue_cap > 0 ? p->queue_cap : DEFAULT_QUEUE;
     e->p.prefill_tokens = p->prefill_tokens > 0 ? p->prefill_tokens : DEFAULT_PREFILL;
     pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->vocabulary_lock, NULL);
     pthread_cond_init(&e->wake, NULL);
     pthread_cond_init(&e->idle, NULL);
     e->inbox_last = &e->inbox;

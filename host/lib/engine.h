@@ -74,6 +74,7 @@ struct vl_request_params {
     int64_t thinking_budget; /* -1: none; after so many reasoning tokens the thought is closed */
     int32_t priority;        /* higher first; 0 */
     uint32_t flags;          /* VL_REQUEST_... */
+    vl_bytes response_format; /* JSON text of the field: the answer must match it; empty: none */
     const struct vl_mask_api *mask; /* NULL: free output */
     void *mask_factory;
     const char *name; /* for the log: the request's id */

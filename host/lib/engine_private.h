@@ -71,6 +71,8 @@ struct vl_request {
     struct vl_request_params p; /* its pointers are dead but for mask and mask_factory */
     char *chat_json;
     size_t chat_json_len;
+    char *response_format;
+    size_t response_format_len;
     vl_piece *pieces; /* with text_copy behind them */
     size_t n_pieces;
     char *text_copy;
@@ -141,6 +143,9 @@ struct vl_engine {
     vl_error health;
     struct vl_engine_stats stats;
 
+    pthread_mutex_t vocabulary_lock;
+    struct vl_vocabulary *vocabulary; /* of constrained output; NULL: not needed yet. Under its lock. */
+
     /* engine thread */
     vl_request *waiting;       /* with an answer that waits for a slot; by priority, then number */
     vl_request *running;       /* with no answer that waits, and one that has not ended */
@@ -167,6 +172,9 @@ bool vl_request_in_flight(const vl_request *r);
 /* The engine's end with it: what needs the tokenizer or the chat format goes now, the rest with the
  * last reference. */
 void vl_request_let_go(vl_request *r);
+
+/* request_constrain.c: on a worker, with the rendered prompt: sets p.mask where something constrains the answer */
+vl_status vl_request_constrain(vl_engine *e, vl_request *r, vl_error *err);
 
 /* engine.c */
 void vl_engine_deliver(vl_engine *e, vl_request *r);        /* from a worker: into the inbox */

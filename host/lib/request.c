@@ -32,6 +32,7 @@ void vl_request_release(vl_request *r)
         free(r->answers[i].out);
     vl_stop_set_fini(&r->stops);
     free(r->chat_json);
+    free(r->response_format);
     free(r->pieces);
     free(r->text_copy);
     free(r->bias);
@@ -234,6 +235,8 @@ vl_status vl_request_make(vl_engine *e, const struct vl_request_params *p, vl_ev
     snprintf(r->name, sizeof r->name, "%s", p->name != NULL ? p->name : "-");
     r->chat_json = copy_of(p->chat_json.ptr, p->chat_json.len, 1, &bad);
     r->chat_json_len = p->chat_json.len;
+    r->response_format = copy_of(p->response_format.ptr, p->response_format.len, 1, &bad);
+    r->response_format_len = p->response_format.len;
     r->prompt = copy_of(p->ids, p->n_ids, sizeof *p->ids, &bad);
     r->n_prompt = p->n_ids;
     copy_pieces(r, p, &bad);
@@ -424,6 +427,8 @@ static vl_status prepare(vl_engine *e, vl_request *r, vl_error *err)
         rc = check_length(e, r, err);
     if (rc == VL_OK && r->chat_json != NULL && r->p.thinking_budget >= 0)
         rc = close_thought(e, r, err);
+    if (rc == VL_OK && r->p.mask == NULL)
+        rc = vl_request_constrain(e, r, err);
     if (rc != VL_OK)
         return rc;
     vl_sampling_resolve(&r->p.sampling, r->thinking ? &e->p.server_thinking : &e->p.server,

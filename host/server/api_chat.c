@@ -100,7 +100,8 @@ static bool parse_refused(vl_json o, vl_api_error *e)
     return true;
 }
 
-static bool parse_response_format(vl_json o, vl_api_error *e)
+/* The schema itself is read with the prompt, on a worker. */
+static bool parse_response_format(vl_json o, vl_api_request *r, vl_api_error *e)
 {
     vl_json f;
     if (!vl_field_is(o, "response_format", VL_JSON_OBJECT, &f, e))
@@ -110,15 +111,14 @@ static bool parse_response_format(vl_json o, vl_api_error *e)
     vl_json type = vl_json_get(f, "type");
     if (vl_json_str_eq(type, "text"))
         return true;
+    r->params.response_format = vl_json_raw(f);
     if (vl_json_str_eq(type, "json_object") || vl_json_str_eq(type, "json_schema"))
-        return vl_api_fail(
-            e, 400, "response_format",
-            "response_format: constrained output is not supported yet; only text is");
+        return true;
     return vl_api_fail(e, 400, "response_format",
                        "response_format.type: want text, json_object or json_schema");
 }
 
-/* Calls that must come need constrained output. */
+/* Which calls must come is read with the prompt, by the chat format. */
 static bool parse_tool_choice(vl_json o, vl_api_request *r, vl_api_error *e)
 {
     bool parallel = true;
@@ -138,13 +138,7 @@ static bool parse_tool_choice(vl_json o, vl_api_request *r, vl_api_error *e)
             "tool_choice: want auto, none, required or an object that names a function");
     if (vl_json_count(tools) == 0)
         return vl_api_fail(e, 400, "tool_choice", "tool_choice: there are no tools to choose from");
-    vl_json allowed = vl_json_get(choice, "allowed_tools");
-    if (vl_json_str_eq(vl_json_get(choice, "type"), "allowed_tools") &&
-        vl_json_str_eq(vl_json_get(allowed, "mode"), "auto"))
-        return true; /* the chat format filters */
-    return vl_api_fail(
-        e, 400, "tool_choice",
-        "tool_choice: calls that must come are not supported yet; auto and none are");
+    return true;
 }
 
 static bool parse_budget(vl_json o, vl_api_request *r, vl_api_error *e)
@@ -172,7 +166,7 @@ bool vl_api_chat_parse(vl_api_request *r, const char *body, size_t len, const vl
     if (vl_json_count(messages) == 0)
         return vl_api_fail(e, 400, "messages", "messages: %s",
                            vl_json_exists(messages) ? "the list is empty" : "the field is missing");
-    if (!parse_refused(o, e) || !parse_logprobs(o, r, e) || !parse_response_format(o, e) ||
+    if (!parse_refused(o, e) || !parse_logprobs(o, r, e) || !parse_response_format(o, r, e) ||
         !parse_tool_choice(o, r, e) || !parse_budget(o, r, e) ||
         !vl_field_bool(o, "include_reasoning", &r->include_reasoning, NULL, e))
         return false;

@@ -335,7 +335,8 @@ static bool close_if_done(conn *c)
         conn_free(c);
         return true;
     }
-    if (c->close || (c->eof && c->state == READ_HEAD)) {
+    if (c->state == READ_HEAD &&
+        (c->close || c->eof)) { /* a body that is still to come is waited for */
         conn_free(c);
         return true;
     }

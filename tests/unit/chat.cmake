@@ -7,13 +7,10 @@ if(TARGET vl_qwen35_chat)
     target_link_options(test_unit_chat_torture PRIVATE
                         -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc)
 
-    find_package(Python3 COMPONENTS Interpreter QUIET)
-    if(Python3_FOUND)
-        add_executable(chat_lines ${CMAKE_SOURCE_DIR}/tests/fuzz/chat_lines.c)
-        vl_target(chat_lines)
-        target_link_libraries(chat_lines PRIVATE vl_qwen35_chat vl_base)
-        add_test(NAME fuzz.chat_render COMMAND Python3::Interpreter
-                 ${CMAKE_SOURCE_DIR}/tests/fuzz/chat_fuzz.py --driver $<TARGET_FILE:chat_lines>)
-        set_tests_properties(fuzz.chat_render PROPERTIES LABELS unit TIMEOUT 300)
-    endif()
+    add_executable(chat_lines ${CMAKE_SOURCE_DIR}/tests/fuzz/chat_lines.c)
+    vl_target(chat_lines)
+    target_link_libraries(chat_lines PRIVATE vl_qwen35_chat vl_base)
+    add_test(NAME fuzz.chat_render COMMAND ${VALLMO_TEST_PYTHON}
+             ${CMAKE_SOURCE_DIR}/tests/fuzz/chat_fuzz.py --driver $<TARGET_FILE:chat_lines>)
+    set_tests_properties(fuzz.chat_render PROPERTIES LABELS unit TIMEOUT 300)
 endif()

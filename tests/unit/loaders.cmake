@@ -1,9 +1,8 @@
 # The loaders: they open small checkpoints that a script writes into the build folder.
-find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(loader_files ${CMAKE_BINARY_DIR}/tests/loaders)
 file(GLOB loader_scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/badfiles/badlib.py)
 add_custom_command(OUTPUT ${loader_files}.stamp
-    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/tools/loader_files.py ${loader_files}
+    COMMAND ${VALLMO_TEST_PYTHON} ${CMAKE_SOURCE_DIR}/tests/tools/loader_files.py ${loader_files}
     COMMAND ${CMAKE_COMMAND} -E touch ${loader_files}.stamp
     DEPENDS ${CMAKE_SOURCE_DIR}/tests/tools/loader_files.py ${loader_scripts} VERBATIM)
 add_custom_target(loader_files DEPENDS ${loader_files}.stamp)
@@ -44,7 +43,7 @@ if(TARGET vallmo-host)
     if(VALLMO_SANITIZE)
         set(badfiles_limits --scale 10 --memory 6144)
     endif()
-    add_test(NAME e2e.badfiles COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/badfiles/run.py
+    add_test(NAME e2e.badfiles COMMAND ${VALLMO_TEST_PYTHON} ${CMAKE_SOURCE_DIR}/tests/badfiles/run.py
         --host $<TARGET_FILE:vallmo-host> ${badfiles_limits})
     set_tests_properties(e2e.badfiles PROPERTIES LABELS e2e RUN_SERIAL ON TIMEOUT 1400)
 endif()

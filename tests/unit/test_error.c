@@ -55,6 +55,14 @@ static void test_error_long_text_is_cut_at_a_character(void **state)
     }
 }
 
+static void test_error_value_that_was_cut_stays_utf8(void **state)
+{
+    vl_error err;
+    (void)state;
+    vl_error_set(&err, VL_E_IO, "\"%.*s\" is wrong", 3, "\xc3\xa9\xe2\x82\xac");
+    assert_string_equal(err.text, "\"\xc3\xa9?\" is wrong");
+}
+
 static void test_error_prefix_keeps_status_and_stacks(void **state)
 {
     vl_error err;
@@ -81,6 +89,7 @@ int main(void)
         cmocka_unit_test(test_error_set_without_target_returns_status),
         cmocka_unit_test(test_error_control_bytes_become_question_marks),
         cmocka_unit_test(test_error_long_text_is_cut_at_a_character),
+        cmocka_unit_test(test_error_value_that_was_cut_stays_utf8),
         cmocka_unit_test(test_error_prefix_keeps_status_and_stacks),
         cmocka_unit_test(test_status_name_knows_all_and_survives_others),
     };

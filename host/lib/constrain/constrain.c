@@ -210,7 +210,7 @@ static vl_status compile(const vl_vocabulary *v, const struct vl_constrain_param
         return vl_error_set(err, VL_E_NOMEM, "constrained output: out of memory");
     }
     pthread_mutex_init(&k->lock, NULL);
-    vl_rules_init(&r, &g);
+    vl_rules_init(&r, &g, &warm);
     uint32_t root = vl_grammar_state(&g);
     if (!nothing) /* read in any case: what is wrong must be told */
         rc = put_format(&r, p->response_format, root, r.end, &nothing, err);
@@ -218,7 +218,7 @@ static vl_status compile(const vl_vocabulary *v, const struct vl_constrain_param
         root = vl_grammar_state(&g); /* calls alone */
     if (rc == VL_OK && p->n_nodes > 0 && (p->calls_required || !nothing)) {
         *field = "tools";
-        rc = vl_nodes_compile(&r, v, p->nodes, p->n_nodes, root, r.end, &warm, err);
+        rc = vl_nodes_compile(&r, v, p->nodes, p->n_nodes, root, r.end, err);
         nothing = false;
     }
     put_starts(&g, root);

@@ -21,7 +21,6 @@ struct nodes {
     size_t n_waiting;
     uint32_t twins[TWINS_MAX]; /* nodes with a value whose rule others of the same text share */
     size_t n_twins;
-    struct vl_warm *warm;
     vl_error *err;
 };
 
@@ -118,8 +117,8 @@ static vl_status put_text(struct nodes *x, vl_bytes text, uint32_t from, uint32_
                 vl_grammar_byte(g, state[i], (uint8_t)b, (uint8_t)(end - 1), state[next]);
         }
         vl_rules_points(r, state[i], 0x80, 0x10ffff, state[0], false);
-        if (i < 2 && x->warm->n < VL_WARM_MAX) /* anything, and what a line end may begin */
-            x->warm->states[x->warm->n++] = state[i];
+        if (i < 2) /* anything, and what a line end may begin */
+            vl_rules_warm(r, state[i]);
     }
     free(border);
     free(state);
@@ -218,9 +217,9 @@ static vl_status check_children(const struct nodes *x)
 
 vl_status vl_nodes_compile(const struct vl_rules *r, const vl_vocabulary *v,
                            const vl_constraint_node *nodes, uint64_t n, uint32_t from, uint32_t to,
-                           struct vl_warm *warm, vl_error *err)
+                           vl_error *err)
 {
-    struct nodes x = {.r = r, .v = v, .list = nodes, .n = n, .warm = warm, .err = err};
+    struct nodes x = {.r = r, .v = v, .list = nodes, .n = n, .err = err};
     vl_status rc = VL_OK;
 
     if (n == 0 || n > NODES_MAX)

@@ -5,16 +5,9 @@
 #include "host/lib/constrain/rules.h"
 #include "vallmo/chat.h"
 
-/* States whose masks hold most of the vocabulary: worth making before anybody waits for them. */
-enum { VL_WARM_MAX = 16 };
-struct vl_warm {
-    uint32_t states[VL_WARM_MAX];
-    size_t n;
-};
-
-/* from, a text of node 0, to. Literals that are an added token of the vocabulary become that token. Adds to *warm. */
+/* from, a text of node 0, to. Literals that are an added token of the vocabulary become that token. */
 vl_status vl_nodes_compile(const struct vl_rules *r, const vl_vocabulary *v,
                            const vl_constraint_node *nodes, uint64_t n, uint32_t from, uint32_t to,
-                           struct vl_warm *warm, vl_error *err);
+                           vl_error *err);
 
 #endif

@@ -161,11 +161,17 @@ static void make_containers(struct vl_rules *r)
     vl_grammar_byte(g, s[6], ']', ']', r->end);
 }
 
-void vl_rules_init(struct vl_rules *r, vl_grammar *g)
+void vl_rules_warm(const struct vl_rules *r, uint32_t state)
+{
+    if (r->warm->n < VL_WARM_MAX)
+        r->warm->states[r->warm->n++] = state;
+}
+
+void vl_rules_init(struct vl_rules *r, vl_grammar *g, struct vl_warm *warm)
 {
     static const struct vl_bounds free_bounds = {0};
 
-    *r = (struct vl_rules){.g = g};
+    *r = (struct vl_rules){.g = g, .warm = warm};
     r->end = vl_grammar_end(g);
     make_tails(r);
     make_escape(r);
@@ -367,11 +373,12 @@ vl_status vl_strings_init(vl_vocabulary *v, vl_error *err)
     vl_grammar g;
     vl_machine m = {0};
     struct vl_rules r;
+    struct vl_warm warm = {.n = 0};
     uint32_t *chars = calloc((size_t)v->n_tokens + 1, sizeof *chars);
     bool ok = vl_grammar_init(&g) && chars != NULL;
 
     if (ok) {
-        vl_rules_init(&r, &g);
+        vl_rules_init(&r, &g, &warm);
         ok = vl_grammar_finish(&g, err) == VL_OK && vl_machine_init(&m, &g) &&
              walk_strings(v, &m, r.inside, chars) && make_levels(v, chars);
     }

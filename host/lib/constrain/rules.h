@@ -9,8 +9,16 @@
 #include "host/lib/constrain/grammar.h"
 #include "host/lib/constrain/vocabulary.h"
 
+/* States whose masks hold most of the vocabulary: worth making before anybody waits for them. */
+enum { VL_WARM_MAX = 16 };
+struct vl_warm {
+    uint32_t states[VL_WARM_MAX];
+    size_t n;
+};
+
 struct vl_rules {
     vl_grammar *g;
+    struct vl_warm *warm; /* borrowed */
     uint32_t end;              /* a state that ends any rule */
     uint32_t tail[4];          /* [n]: n more bytes 80-BF end a character */
     uint32_t e0, ed, f0, f4;   /* what may follow these lead bytes */
@@ -21,7 +29,8 @@ struct vl_rules {
 };
 
 /* The same states in the same order in every grammar: must be the first to build in it. */
-void vl_rules_init(struct vl_rules *r, vl_grammar *g);
+void vl_rules_init(struct vl_rules *r, vl_grammar *g, struct vl_warm *warm);
+void vl_rules_warm(const struct vl_rules *r, uint32_t state); /* adds to *warm while there is room */
 
 /* One character of a JSON string, as it is written: itself, or an escape. */
 void vl_rules_char(const struct vl_rules *r, uint32_t from, uint32_t to);

@@ -218,6 +218,7 @@ static uint32_t other_name(struct compiler *c, const struct object *o)
         entry = vl_grammar_state(g);
         work[n++] = (struct prefix){0, o->n, 0, vl_grammar_state(g)};
         vl_grammar_byte(g, entry, '"', '"', work[0].state);
+        vl_rules_warm(&c->r, work[0].state);
     }
     while (ok && n > 0 && schema_ok(c)) {
         struct prefix p = work[--n];

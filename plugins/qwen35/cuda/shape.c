@@ -1,4 +1,5 @@
-/* plugins/qwen35/cuda/shape.c: see shape.h. The one place where sizes become constants of kernels. */
+/* plugins/qwen35/cuda/shape.c: see shape.h. The one place where sizes become constants of kernels.
+ */
 #include "plugins/qwen35/cuda/shape.h"
 
 #include <stdio.h>
@@ -7,23 +8,31 @@
 #include "plugins/common/cuda/ring.h"
 #include "plugins/qwen35/cuda/kernels/slot.cuh"
 
-/* How a thin product is cut: groups of eight weight rows a block, warps a block, chunks of 64 in flight a warp. */
+/* How a thin product is cut: groups of eight weight rows a block, warps a block, chunks of 64 in
+ * flight a warp. */
 struct cut {
     int groups, warps, depth;
 };
 
-static struct cut thin_cut(int mm, int rows)
+/* As measured on an H200 for the 4B: few, wide blocks, each with much in flight. */
+static struct cut thin_cut(const vl_q35_shape *s, int mm, int rows)
 {
-    if (mm == VL_MM_HEAD)
-        return (struct cut){4, 8, 2};
-    if (rows > 8)
-        return (struct cut){2, 8, 3};
-    return (struct cut){2, 8, 4};
+    if (mm == VL_MM_DOWN &&
+        s->inner >
+            12288) /* the loop over a deep product is long: less in flight keeps it in registers */
+        return (struct cut){2, 8, 2};
+    if (s->hidden < 1024)
+        return (struct cut){2, 4, 2};
+    if (mm == VL_MM_IN_LINEAR || mm == VL_MM_IN_FULL || mm == VL_MM_GATE_UP)
+        return (struct cut){4, 8, 1};
+    if (mm == VL_MM_DOWN && rows > 8)
+        return (struct cut){1, 8, 4};
+    return (struct cut){4, 8, 2};
 }
 
-int64_t vl_q35_thin_columns(int mm, int rows)
+int64_t vl_q35_thin_columns(const vl_q35_shape *s, int mm, int rows)
 {
-    return 8 * thin_cut(mm, rows).groups;
+    return 8 * thin_cut(s, mm, rows).groups;
 }
 
 void vl_q35_mm_size(const vl_q35_shape *s, int mm, int64_t *n, int64_t *k)
@@ -31,27 +40,42 @@ void vl_q35_mm_size(const vl_q35_shape *s, int mm, int64_t *n, int64_t *k)
     *k = s->hidden;
     *n = s->hidden;
     switch (mm) {
-    case VL_MM_IN_LINEAR: *n = vl_q35_in_linear(s); break;
-    case VL_MM_IN_FULL: *n = vl_q35_in_full(s); break;
-    case VL_MM_OUT_LINEAR: *k = s->hv * 128; break;
-    case VL_MM_OUT_FULL: *k = s->nq * 256; break;
-    case VL_MM_GATE_UP: *n = 2 * s->inner; break;
-    case VL_MM_DOWN: *k = s->inner; break;
-    default: *n = s->vocab; break;
+    case VL_MM_IN_LINEAR:
+        *n = vl_q35_in_linear(s);
+        break;
+    case VL_MM_IN_FULL:
+        *n = vl_q35_in_full(s);
+        break;
+    case VL_MM_OUT_LINEAR:
+        *k = s->hv * 128;
+        break;
+    case VL_MM_OUT_FULL:
+        *k = s->nq * 256;
+        break;
+    case VL_MM_GATE_UP:
+        *n = 2 * s->inner;
+        break;
+    case VL_MM_DOWN:
+        *k = s->inner;
+        break;
+    default:
+        *n = s->vocab;
+        break;
     }
 }
 
 static void define_float(vl_kernel *k, const char *name, float value)
 {
     if (k->n_defines < VL_KERNEL_DEFINES)
-        (void)snprintf(k->defines[k->n_defines], VL_KERNEL_DEFINE_CAP, "%.40s=%.9ef", name, (double)value);
+        (void)snprintf(k->defines[k->n_defines], VL_KERNEL_DEFINE_CAP, "%.40s=%.9ef", name,
+                       (double)value);
     k->n_defines++;
 }
 
 static void thin_kernel(const vl_q35_shape *s, vl_kernel *k, int mm, int rows)
 {
     static const int modes[VL_N_MM] = {0, 0, 1, 1, 2, 1, 3};
-    const struct cut c = thin_cut(mm, rows);
+    const struct cut c = thin_cut(s, mm, rows);
     int64_t n, depth;
     vl_q35_mm_size(s, mm, &n, &depth);
     vl_kernel_begin(k, "thin_matmul", (uint32_t)(32 * c.warps), 0);
@@ -62,6 +86,7 @@ static void thin_kernel(const vl_q35_shape *s, vl_kernel *k, int mm, int rows)
     vl_kernel_define(k, "VL_GROUPS", c.groups);
     vl_kernel_define(k, "VL_WARPS", c.warps);
     vl_kernel_define(k, "VL_DEPTH", c.depth);
+    define_float(k, "VL_EPS", s->eps);
 }
 
 static void define_delta(const vl_q35_shape *s, vl_kernel *k)
@@ -69,6 +94,7 @@ static void define_delta(const vl_q35_shape *s, vl_kernel *k)
     vl_kernel_define(k, "VL_HK", s->hk);
     vl_kernel_define(k, "VL_HV", s->hv);
     vl_kernel_define(k, "VL_P_STRIDE", vl_q35_in_linear(s));
+    vl_kernel_define(k, "VL_Z_SIGMOID", s->z_sigmoid);
 }
 
 static void delta_kernels(const vl_q35_shape *s, int64_t shared, vl_kernel *kernels)
@@ -95,6 +121,7 @@ static void delta_kernels(const vl_q35_shape *s, int64_t shared, vl_kernel *kern
     vl_kernel_begin(k, "gated_norm", 256, 0);
     vl_kernel_define(k, "VL_HV", s->hv);
     vl_kernel_define(k, "VL_Z_STRIDE", vl_q35_in_linear(s));
+    vl_kernel_define(k, "VL_Z_SIGMOID", s->z_sigmoid);
     define_float(k, "VL_EPS", s->eps);
 }
 
@@ -122,9 +149,11 @@ static void attention_kernels(const vl_q35_shape *s, int64_t shared, vl_kernel *
     vl_kernel_begin(k, "attn_combine", 256, 0);
     define_attention(s, k);
     /* Queries of 4 or 8 warps, one or two buffers of a page of K and of V. */
-    const int stages = shared >= 32768 + 4 * 32768 ? 2 : 1, warps = shared >= 65536 + 4 * 32768 ? 8 : 4;
+    const int stages = shared >= 32768 + 4 * 32768 ? 2 : 1,
+              warps = shared >= 65536 + 4 * 32768 ? 8 : 4;
     k = &kernels[VL_K_ATTN_PREFILL];
-    vl_kernel_begin(k, "attn_prefill", (uint32_t)(32 * warps), (uint32_t)(warps * 8192 + stages * 65536));
+    vl_kernel_begin(k, "attn_prefill", (uint32_t)(32 * warps),
+                    (uint32_t)(warps * 8192 + stages * 65536));
     define_attention(s, k);
     vl_kernel_define(k, "VL_WARPS", warps);
     vl_kernel_define(k, "VL_STAGES", stages);
@@ -138,9 +167,9 @@ static void step_kernels(const vl_q35_shape *s, vl_kernel *kernels)
         const char *name;
         uint32_t block;
     } table[] = {
-        {VL_K_STEP_BEGIN, "step_begin", 256},   {VL_K_PREFILL_BEGIN, "prefill_begin", 256},
-        {VL_K_MARK_IDS, "mark_ids", 256},       {VL_K_LOGITS_SCAN, "logits_scan", 256},
-        {VL_K_SAMPLE_PICK, "sample_pick", 1024},
+        {VL_K_STEP_BEGIN, "step_begin", 256},    {VL_K_PREFILL_BEGIN, "prefill_begin", 256},
+        {VL_K_MARK_IDS, "mark_ids", 256},        {VL_K_LOGITS_SCAN, "logits_scan", 256},
+        {VL_K_SAMPLE_PICK, "sample_pick", 1024}, {VL_K_LOGPROB_ROWS, "logprob_rows", 1024},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         vl_kernel *k = &kernels[table[i].which];
@@ -154,7 +183,8 @@ static void step_kernels(const vl_q35_shape *s, vl_kernel *kernels)
     }
 }
 
-void vl_q35_kernels(const vl_q35_shape *s, int32_t cc, int64_t shared_block_bytes, vl_kernel *kernels)
+void vl_q35_kernels(const vl_q35_shape *s, int32_t cc, int64_t shared_block_bytes,
+                    vl_kernel *kernels)
 {
     vl_kernel *k = &kernels[VL_K_EMBED];
     vl_kernel_begin(k, "embed", 256, 0);

@@ -1,13 +1,13 @@
-/* delta_step: one token of a linear layer, all behind its input projections: conv, SiLU, norms, gates, the gated delta rule,
- * gated norm.
- * p bf16 [n_rows, VL_P_STRIDE] and conv_w, neg_a, dt_bias as in delta_conv; norm_w f32 [128]
- * row_slot, row_pos i32 [n_rows] (slot -1: the row is skipped)
- * state f32 [slots][VL_LINEAR_LAYERS][VL_HV][128 (key)][128 (value)]; ring bf16 [slots][VL_LINEAR_LAYERS][4][VL_CD]: row pos mod 4
- *   is written, the three before are read, so nobody reads what another block writes; layer: of the linear ones
- * n bf16 [n_rows, VL_HV, 128]
- * grid (VL_HV, n_rows), block 512: a warp has eight key rows of the state, a lane four value columns
- *   S' k and S' q are taken in one pass over the decayed state: o = S' q + (k.q) u
- * f32 math, one rounding at the store. moves 131072 bytes of state a block. twin: delta_step in tests/kernels; relative RMS
+/* delta_step: one token of a linear layer, all behind its input projections: conv, SiLU, norms,
+ * gates, the gated delta rule, gated norm. p bf16 [n_rows, VL_P_STRIDE] and conv_w, neg_a, dt_bias
+ * as in delta_conv; norm_w f32 [128] row_slot, row_pos i32 [n_rows] (slot -1: the row is skipped)
+ * state f32 [slots][VL_LINEAR_LAYERS][VL_HV][128 (key)][128 (value)]; ring bf16
+ * [slots][VL_LINEAR_LAYERS][4][VL_CD]: row pos mod 4 is written, the three before are read, so
+ * nobody reads what another block writes; layer: of the linear ones n bf16 [n_rows, VL_HV, 128]
+ * grid (VL_HV, n_rows), block 512: a warp has eight key rows of the state, a lane four value
+ * columns S' k and S' q are taken in one pass over the decayed state: o = S' q + (k.q) u f32 math,
+ * one rounding at the store. moves 131072 bytes of state a block. twin: delta_step in
+ * tests/kernels; relative RMS
  * <= 4e-3 (out, bf16), 1e-5 (state) */
 #include "vl.cuh"
 
@@ -17,8 +17,10 @@ __shared__ float qkv[3][128];
 __shared__ float sums[WARPS][2][128];
 __shared__ float both[2][128], delta[128], part[4];
 
-/* Conv and SiLU of one channel; stores the new row of the ring if this block is the channel's writer. */
-__device__ __forceinline__ void conv_channel(const bf16 *p, const float *conv_w, bf16 *ring, int i, int head, int pos)
+/* Conv and SiLU of one channel; stores the new row of the ring if this block is the channel's
+ * writer. */
+__device__ __forceinline__ void conv_channel(const bf16 *p, const float *conv_w, bf16 *ring, int i,
+                                             int head, int pos)
 {
     const int which = i >> 7, c = i & 127;
     const int ch = which == 2 ? 2 * KD + head * 128 + c : which * KD + (head / R) * 128 + c;
@@ -33,15 +35,26 @@ __device__ __forceinline__ void conv_channel(const bf16 *p, const float *conv_w,
     qkv[which][c] = silu(w.x * old[2] + w.y * old[1] + w.z * old[0] + w.w * bf_f32(now));
 }
 
-extern "C" __global__ void __launch_bounds__(512) delta_step(const bf16 *p, const float *conv_w, const float *neg_a,
-                                                             const float *dt_bias, const float *norm_w, const int *row_slot,
-                                                             const int *row_pos, float *state, bf16 *ring, bf16 *n, int layer)
+__device__ __forceinline__ float gate(float z)
 {
-    const int head = blockIdx.x, row = blockIdx.y, tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
+    return VL_Z_SIGMOID ? sigmoid(z) : silu(z);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+    delta_step(const bf16 *p, const float *conv_w, const float *neg_a, const float *dt_bias,
+               const float *norm_w, const int *row_slot, const int *row_pos, float *state,
+               bf16 *ring, bf16 *n, int layer)
+{
+    vl_enter();
+    const int head = blockIdx.x, row = blockIdx.y, tid = threadIdx.x, warp = tid >> 5,
+              lane = tid & 31;
     const int slot = row_slot[row], pos = row_pos[row];
     float4 s[ROWS];
-    float4 *st = (float4 *)(state + ((((u64)max(slot, 0) * VL_LINEAR_LAYERS + layer) * VL_HV + head) * 128 + warp * ROWS) * 128) +
-                 lane;
+    float4 *st =
+        (float4 *)(state + ((((u64)max(slot, 0) * VL_LINEAR_LAYERS + layer) * VL_HV + head) * 128 +
+                            warp * ROWS) *
+                               128) +
+        lane;
     if (slot >= 0)
 #pragma unroll
         for (int i = 0; i < ROWS; i++)
@@ -54,11 +67,15 @@ extern "C" __global__ void __launch_bounds__(512) delta_step(const bf16 *p, cons
     if (tid < 384)
         conv_channel(p, conv_w, ring, tid, head, pos);
     const float beta = sigmoid(bf_f32(p[CD + VL_HV * 128 + head]));
-    const float decay = __expf(neg_a[head] * softplus(bf_f32(p[CD + VL_HV * 129 + head]) + dt_bias[head]));
+    const float decay =
+        __expf(neg_a[head] * softplus(bf_f32(p[CD + VL_HV * 129 + head]) + dt_bias[head]));
     __syncthreads();
     const float4 q4 = ((const float4 *)qkv[0])[lane], k4 = ((const float4 *)qkv[1])[lane];
-    const float rq = rsqrtf(warp_sum(q4.x * q4.x + q4.y * q4.y + q4.z * q4.z + q4.w * q4.w) + 1e-6f) * 0.08838834764831845f;
-    const float rk = rsqrtf(warp_sum(k4.x * k4.x + k4.y * k4.y + k4.z * k4.z + k4.w * k4.w) + 1e-6f);
+    const float rq =
+        rsqrtf(warp_sum(q4.x * q4.x + q4.y * q4.y + q4.z * q4.z + q4.w * q4.w) + 1e-6f) *
+        0.08838834764831845f;
+    const float rk =
+        rsqrtf(warp_sum(k4.x * k4.x + k4.y * k4.y + k4.z * k4.z + k4.w * k4.w) + 1e-6f);
     const float kq = warp_sum(q4.x * k4.x + q4.y * k4.y + q4.z * k4.z + q4.w * k4.w) * rq * rk;
     float k[ROWS];
     float4 e = make_float4(0, 0, 0, 0), r = make_float4(0, 0, 0, 0);
@@ -100,6 +117,6 @@ extern "C" __global__ void __launch_bounds__(512) delta_step(const bf16 *p, cons
     if (tid < 128) {
         const float f = rsqrtf((part[0] + part[1] + part[2] + part[3]) * (1.0f / 128) + VL_EPS);
         n[((u64)row * VL_HV + head) * 128 + tid] =
-            bf_round(o * f * norm_w[tid] * silu(bf_f32(p[CD + head * 128 + tid])));
+            bf_round(o * f * norm_w[tid] * gate(bf_f32(p[CD + head * 128 + tid])));
     }
 }

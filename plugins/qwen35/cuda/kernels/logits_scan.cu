@@ -1,12 +1,12 @@
-/* logits_scan: one pass over the logits, VL_PARTS parts a row: raw sums for log probabilities, then masks, bans, biases, penalties and
- * temperature, the best id, and the best with Gumbel noise (what is drawn when nothing is cut).
- * logits f32 [n_rows, VL_VOCAB]; work f32 alike: written for rows whose sampling cuts (top_k, top_p, min_p)
- * row_slot i32 [n_rows] (-1: skipped), row_pos i32: position of the token just read
- * place i32 [n_rows]: place in the step's results and masks
- * slots: slot.cuh; counts u32 [slots, VL_VOCAB] (mark_ids); bias_ids i32, bias f32 [slots, VL_SLOT_BIAS]
- * masks: pinned memory, VL_RING_SLOTS records of mask_bytes, each: u32 has [VL_ROWS], then u32 [VL_ROWS][VL_MASK_WORDS]
- * current u32: the step's record; parts [n_rows, VL_PARTS]
- * grid (VL_PARTS, n_rows), block 256. f32 math. twin: plugins/common/cpu/sampling.c */
+/* logits_scan: one pass over the logits, VL_PARTS parts a row: raw sums for log probabilities, then
+ * masks, bans, biases, penalties and temperature, the best id, and the best with Gumbel noise (what
+ * is drawn when nothing is cut). logits f32 [n_rows, VL_VOCAB]; work f32 alike: written for rows
+ * whose sampling cuts (top_k, top_p, min_p) row_slot i32 [n_rows] (-1: skipped), row_pos i32:
+ * position of the token just read place i32 [n_rows]: place in the step's results and masks;
+ * has_mask i32 [n_rows] slots: slot.cuh; counts u32 [slots, VL_VOCAB] (mark_ids); bias_ids i32,
+ * bias f32 [slots, VL_SLOT_BIAS] masks: pinned memory, VL_RING_SLOTS records of mask_bytes, each:
+ * u32 [VL_ROWS][VL_MASK_WORDS] current u32: the step's record; parts [n_rows, VL_PARTS] grid
+ * (VL_PARTS, n_rows), block 256. f32 math. twin: plugins/common/cpu/sampling.c */
 #include "sample.cuh"
 
 __shared__ float z[PART];
@@ -46,8 +46,8 @@ __device__ __forceinline__ void raw_sums(int n, float &top, float &sum, int &bad
 }
 
 /* Steps 1 to 6 of the order, on z[0..n) = ids base .. */
-__device__ __forceinline__ void edit(const vl_slot &s, int base, int n, const u32 *mask, const u32 *counts, const int *bias_ids,
-                                     const float *bias)
+__device__ __forceinline__ void edit(const vl_slot &s, int base, int n, const u32 *mask,
+                                     const u32 *counts, const int *bias_ids, const float *bias)
 {
     if (mask != nullptr)
         for (int i = threadIdx.x; i < n; i += 256)
@@ -76,15 +76,17 @@ __device__ __forceinline__ void edit(const vl_slot &s, int base, int n, const u3
     __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(256) logits_scan(const float *logits, float *work, const int *row_slot,
-                                                              const int *row_pos, const int *place, const vl_slot *slots,
-                                                              const u32 *counts, const int *bias_ids, const float *bias,
-                                                              const u8 *masks, u64 mask_bytes, const u32 *current,
-                                                              part_out *parts)
+extern "C" __global__ void __launch_bounds__(256)
+    logits_scan(const float *logits, float *work, const int *row_slot, const int *row_pos,
+                const int *place, const int *has_mask, const vl_slot *slots, const u32 *counts,
+                const int *bias_ids, const float *bias, const u8 *masks, u64 mask_bytes,
+                const u32 *current, part_out *parts)
 {
+    vl_enter();
     vl_wait();
     const int row = blockIdx.y, slot = row_slot[row], base = blockIdx.x * PART;
-    const int n = max(0, min(PART, VL_TOKENS - base)), warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const int n = max(0, min(PART, VL_TOKENS - base)), warp = threadIdx.x >> 5,
+              lane = threadIdx.x & 31;
     if (slot < 0)
         return;
     const vl_slot &s = slots[slot];
@@ -93,9 +95,11 @@ extern "C" __global__ void __launch_bounds__(256) logits_scan(const float *logit
     __syncthreads();
     part_out o;
     raw_sums(n, o.raw_max, o.raw_sum, o.bad);
-    const u32 *has = (const u32 *)(masks + *current * mask_bytes);
-    const u32 *mask = *(const volatile u32 *)(has + place[row]) != 0 ? has + VL_ROWS + (u64)place[row] * VL_MASK_WORDS : nullptr;
-    edit(s, base, n, mask, counts + (u64)slot * VL_VOCAB, bias_ids + slot * VL_SLOT_BIAS, bias + slot * VL_SLOT_BIAS);
+    const u32 *mask = nullptr;
+    if (has_mask[row])
+        mask = (const u32 *)(masks + *current * mask_bytes) + (u64)place[row] * VL_MASK_WORDS;
+    edit(s, base, n, mask, counts + (u64)slot * VL_VOCAB, bias_ids + slot * VL_SLOT_BIAS,
+         bias + slot * VL_SLOT_BIAS);
     if (cuts(s))
         for (int i = threadIdx.x; i < n; i += 256)
             work[(u64)row * VL_VOCAB + base + i] = z[i];

@@ -1,17 +1,18 @@
-/* prefill_begin: names the tokens of a prompt piece for the kernels after it, and moves its sequence's position.
- * ids_in i32 [n_tok] (pinned memory); out: ids, tok_slot, tok_pos i32 [n_tok]
+/* prefill_begin: names the tokens of a prompt piece for the kernels after it, and moves its
+ * sequence's position. ids_in i32 [n_tok] (pinned memory); out: ids, tok_slot, tok_pos i32 [n_tok]
  * slots: records of slot.cuh; the position becomes pos0 + n_tok
- * last i32 [5]: the row that samples behind the piece, laid out like a row of step_begin: slot, slot, position of its last token,
- *   unused, place in the results
- * grid (ceil(n_tok / 256)), block 256 */
+ * last i32 [6]: the row that samples behind the piece, laid out like a row of step_begin: slot,
+ * slot, position of its last token, unused, place in the results, mask grid (ceil(n_tok / 256)),
+ * block 256 */
 #include "vl.cuh"
 #include "slot.cuh"
 
-extern "C" __global__ void __launch_bounds__(256) prefill_begin(const int *ids_in, int *ids, int *tok_slot, int *tok_pos,
-                                                                vl_slot *slots, int *last, int n_tok, int slot, int pos0,
-                                                                int place)
+extern "C" __global__ void __launch_bounds__(256)
+    prefill_begin(const int *ids_in, int *ids, int *tok_slot, int *tok_pos, vl_slot *slots,
+                  int *last, int n_tok, int slot, int pos0, int place, int mask)
 {
     vl_wait();
+    vl_enter();
     const int i = blockIdx.x * 256 + threadIdx.x;
     if (i < n_tok) {
         ids[i] = ids_in[i];
@@ -24,5 +25,6 @@ extern "C" __global__ void __launch_bounds__(256) prefill_begin(const int *ids_i
         last[2] = pos0 + n_tok - 1;
         last[3] = -1;
         last[4] = place;
+        last[5] = mask;
     }
 }

@@ -1,4 +1,5 @@
-/* sample.cuh: what the two sampling kernels share: the order of steps is that of plugins/common/cpu/sampling.h. */
+/* sample.cuh: what the two sampling kernels share: the order of steps is that of
+ * plugins/common/cpu/sampling.h. */
 #pragma once
 #include "vl.cuh"
 #include "slot.cuh"
@@ -8,11 +9,11 @@ constexpr int PART = ((VL_VOCAB + VL_PARTS - 1) / VL_PARTS + 3) / 4 * 4; /* ids 
 /* What a part of a row of logits gave. */
 struct part_out {
     float raw_max, raw_sum; /* of the raw logits: max, sum of e^(z - max) */
-    float best;             /* the largest, after masks, biases and penalties (over the temperature) */
+    float best; /* the largest, after masks, biases and penalties (over the temperature) */
     int best_id;
-    float drawn;            /* the largest with its Gumbel noise */
+    float drawn; /* the largest with its Gumbel noise */
     int drawn_id;
-    int bad;                /* a logit is NaN or +infinity */
+    int bad; /* a logit is NaN or +infinity */
     int unused;
 };
 

@@ -1,7 +1,7 @@
 /* slot.cuh: the records that host and device share. Plain C: the host's code includes it too.
  *
- * A slot is the device's side of one sequence. Only kernels change pos, pending, n_out and stop once the sequence runs; so a
- * replayed graph needs nothing from the host. */
+ * A slot is the device's side of one sequence. Only kernels change pos, pending, n_out and stop
+ * once the sequence runs; so a replayed graph needs nothing from the host. */
 #ifndef VL_QWEN35_SLOT_CUH
 #define VL_QWEN35_SLOT_CUH
 
@@ -9,7 +9,7 @@ enum {
     VL_SLOT_STOPS = 32,  /* most stop ids of a sequence */
     VL_SLOT_BIAS = 1024, /* most logit biases of a sequence */
     VL_TOP_LOGPROBS = 20,
-    VL_STEP_PAGES = 1024, /* most page-table entries that one step sets */
+    VL_STEP_PAGES = 2048, /* most page-table entries that one step sets */
     VL_PARTS = 64         /* parts in which a row of logits is scanned */
 };
 
@@ -40,7 +40,7 @@ typedef struct vl_slot {
 
 /* What one row of a step gave; the device writes it to pinned memory. */
 typedef struct vl_row_out {
-    int id;   /* -1: none */
+    int id; /* -1: none */
     int pos;
     int stop;
     int fault; /* 1: logits were not finite */
