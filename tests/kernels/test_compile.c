@@ -1,5 +1,6 @@
-/* kernel.compile: every kernel compiles for every target, without a GPU; kernels of the decode step use no local memory (no
- * spills, no arrays in it); what others use is listed here with the reason. */
+/* kernel.compile: every kernel compiles for every target, without a GPU; kernels of the decode step
+ * use no local memory (no spills, no arrays in it); what others use is listed here with the reason.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +16,9 @@
 
 static const vl_q35_shape SHAPES[] = {
     /* 4B, mini3 (three value heads a key head, rows padded), 27B */
-    {2560, 9216, 24, 8, 16, 4, 16, 32, 248320, 248077, 64, 4096, 1e-6f},
-    {256, 640, 3, 1, 4, 2, 2, 6, 4096, 4096, 4, 64, 1e-6f},
-    {5120, 17408, 48, 16, 24, 4, 16, 48, 248320, 248077, 16, 4096, 1e-6f},
+    {2560, 9216, 24, 8, 16, 4, 16, 32, 248320, 248077, 64, 4096, 1e-6f, false},
+    {256, 640, 3, 1, 4, 2, 2, 6, 4096, 4096, 4, 64, 1e-6f, false},
+    {5120, 17408, 48, 16, 24, 4, 16, 48, 248320, 248077, 16, 4096, 1e-6f, false},
 };
 
 static const struct {
@@ -55,13 +56,19 @@ static void compile_one(const vl_kernel *k, const char *arch)
     if (vl_nvrtc_compile(&job, &cubin, &log, NULL, &err) != VL_OK)
         fail_msg("%s", err.text);
     assert_true(cubin.len > 4 && memcmp(cubin.ptr, "\177ELF", 4) == 0);
-    const long frame = number_before(log.ptr, " bytes stack frame"), spills = number_before(log.ptr, " bytes spill stores");
+    const long frame = number_before(log.ptr, " bytes stack frame"),
+               spills = number_before(log.ptr, " bytes spill stores");
     const char *used = log.ptr != NULL ? strstr(log.ptr, "Used ") : NULL;
     if (getenv("VL_LOG") != NULL)
-        print_message("%-7s %-14s frame %ld spills %ld %.60s\n", arch, k->name, frame, spills, used != NULL ? used : "");
+        print_message("%-7s %-14s frame %ld spills %ld %.60s\n", arch, k->name, frame, spills,
+                      used != NULL ? used : "");
     assert_int_not_equal(frame, -1); /* the compiler said nothing: then this test tests nothing */
-    if (frame != 0 || spills != 0)
-        fail_msg("%s for %s: %ld bytes of stack frame, %ld of spills", k->name, arch, frame, spills);
+    /* attn_prefill keeps 16 x 256 outputs and 16 x 64 scores of a warp in registers: some targets
+     * spill a few addresses. */
+    const long allowed = strcmp(k->name, "attn_prefill") == 0 ? 128 : 0;
+    if (frame > allowed || spills > allowed)
+        fail_msg("%s (%s, %s, %s) for %s: %ld bytes of stack frame, %ld of spills", k->name,
+                 k->defines[0], k->defines[1], k->defines[2], arch, frame, spills);
     vl_buf_fini(&cubin);
     vl_buf_fini(&log);
 }
