@@ -1,7 +1,8 @@
 /* bench/constrain.c: what constrained output costs: the vocabulary, compiling, a mask a token.
  *   bench_constrain TOKENIZER.json [ANSWERS]
- * For each schema of a sample, ANSWERS (default 20) answers of its kind are written token by token, each token after its mask, as the engine
- * does. Prints microseconds a mask: median, 99th of 100, worst, over the first answer (nothing remembered) and over all; and a step. */
+ * For each schema of a sample, ANSWERS (default 20) answers of its kind are written token by token,
+ * each token after its mask, as the engine does. Prints microseconds a mask: median, 99th of 100,
+ * worst, over the first answer (nothing remembered) and over all; and a step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,27 +81,49 @@ static const struct {
     const char *name, *schema, *text;
 } samples[] = {
     {"json_object", "{\"type\":\"object\"}",
-     "{\"name\": \"Anna Berg\", \"address\": {\"street\": \"Storgatan 5, second floor\", \"city\": \"Umeå\"}, \"tags\": [\"red\", \"blue\", "
-     "\"a somewhat longer text, with commas and \\\"quotes\\\" in it\"], \"age\": 31, \"score\": -12.75, \"member\": true}"},
-    {"person", "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\"},\"member\":{\"type\":\"boolean\"}},"
-               "\"required\":[\"name\",\"age\",\"member\"],\"additionalProperties\":false}",
+     "{\"name\": \"Anna Berg\", \"address\": {\"street\": \"Storgatan 5, second floor\", \"city\": "
+     "\"Umeå\"}, \"tags\": [\"red\", \"blue\", "
+     "\"a somewhat longer text, with commas and \\\"quotes\\\" in it\"], \"age\": 31, \"score\": "
+     "-12.75, \"member\": true}"},
+    {"person",
+     "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":"
+     "\"integer\"},\"member\":{\"type\":\"boolean\"}},"
+     "\"required\":[\"name\",\"age\",\"member\"],\"additionalProperties\":false}",
      "{\"name\": \"Anna Maria Berg\", \"age\": 31, \"member\": true}"},
-    {"essay", "{\"type\":\"object\",\"properties\":{\"title\":{\"type\":\"string\"},\"text\":{\"type\":\"string\"}},\"required\":[\"title\",\"text\"],\"additionalProperties\":false}",
-     "{\"title\": \"On poppies\", \"text\": \"The corn poppy grows in fields and at the side of roads. Its petals are thin as paper; they "
-     "open in the morning and fall within a day or two.\\n\\nIn Swedish it is called vallmo, and people have painted it for as long as "
+    {"essay",
+     "{\"type\":\"object\",\"properties\":{\"title\":{\"type\":\"string\"},\"text\":{\"type\":"
+     "\"string\"}},\"required\":[\"title\",\"text\"],\"additionalProperties\":false}",
+     "{\"title\": \"On poppies\", \"text\": \"The corn poppy grows in fields and at the side of "
+     "roads. Its petals are thin as paper; they "
+     "open in the morning and fall within a day or two.\\n\\nIn Swedish it is called vallmo, and "
+     "people have painted it for as long as "
      "there have been fields to stand in. 日本語では「ヒナゲシ」と言います。\"}"},
-    {"invoice", "{\"type\":\"object\",\"$defs\":{\"item\":{\"type\":\"object\",\"properties\":{\"sku\":{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}-[0-9]{4}$\"},"
-                "\"name\":{\"type\":\"string\",\"maxLength\":60},\"count\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":999},\"price\":{\"type\":\"number\",\"minimum\":0}},"
-                "\"required\":[\"sku\",\"name\",\"count\",\"price\"],\"additionalProperties\":false}},\"properties\":{\"date\":{\"type\":\"string\",\"format\":\"date\"},"
-                "\"currency\":{\"enum\":[\"EUR\",\"SEK\",\"USD\"]},\"note\":{\"anyOf\":[{\"type\":\"string\",\"maxLength\":200},{\"type\":\"null\"}]},"
-                "\"items\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/item\"},\"minItems\":1,\"maxItems\":50}},\"required\":[\"date\",\"currency\",\"items\"],\"additionalProperties\":false}",
-     "{\n  \"date\": \"2026-03-14\",\n  \"currency\": \"SEK\",\n  \"note\": \"Thank you for your order\",\n  \"items\": [\n    {\n      \"sku\": \"AB-1234\",\n      "
-     "\"name\": \"Seeds of the common poppy\",\n      \"count\": 12,\n      \"price\": 24.50\n    },\n    {\n      \"sku\": \"XY-0001\",\n      \"name\": \"Watering can\",\n      "
+    {"invoice",
+     "{\"type\":\"object\",\"$defs\":{\"item\":{\"type\":\"object\",\"properties\":{\"sku\":{"
+     "\"type\":\"string\",\"pattern\":\"^[A-Z]{2}-[0-9]{4}$\"},"
+     "\"name\":{\"type\":\"string\",\"maxLength\":60},\"count\":{\"type\":\"integer\",\"minimum\":"
+     "1,\"maximum\":999},\"price\":{\"type\":\"number\",\"minimum\":0}},"
+     "\"required\":[\"sku\",\"name\",\"count\",\"price\"],\"additionalProperties\":false}},"
+     "\"properties\":{\"date\":{\"type\":\"string\",\"format\":\"date\"},"
+     "\"currency\":{\"enum\":[\"EUR\",\"SEK\",\"USD\"]},\"note\":{\"anyOf\":[{\"type\":\"string\","
+     "\"maxLength\":200},{\"type\":\"null\"}]},"
+     "\"items\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/"
+     "item\"},\"minItems\":1,\"maxItems\":50}},\"required\":[\"date\",\"currency\",\"items\"],"
+     "\"additionalProperties\":false}",
+     "{\n  \"date\": \"2026-03-14\",\n  \"currency\": \"SEK\",\n  \"note\": \"Thank you for your "
+     "order\",\n  \"items\": [\n    {\n      \"sku\": \"AB-1234\",\n      "
+     "\"name\": \"Seeds of the common poppy\",\n      \"count\": 12,\n      \"price\": 24.50\n    "
+     "},\n    {\n      \"sku\": \"XY-0001\",\n      \"name\": \"Watering can\",\n      "
      "\"count\": 1,\n      \"price\": 199\n    }\n  ]\n}"},
-    {"tree", "{\"$defs\":{\"node\":{\"type\":\"object\",\"properties\":{\"label\":{\"type\":\"string\"},\"children\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/node\"}}},"
-             "\"required\":[\"label\"],\"additionalProperties\":false}},\"$ref\":\"#/$defs/node\"}",
-     "{\"label\": \"root\", \"children\": [{\"label\": \"left side\", \"children\": [{\"label\": \"a leaf\"}, {\"label\": \"another leaf\"}]}, {\"label\": \"right side\"}]}"},
-    {"open_map", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"integer\"}},\"required\":[\"id\"],\"additionalProperties\":{\"type\":\"string\"}}",
+    {"tree",
+     "{\"$defs\":{\"node\":{\"type\":\"object\",\"properties\":{\"label\":{\"type\":\"string\"},"
+     "\"children\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/node\"}}},"
+     "\"required\":[\"label\"],\"additionalProperties\":false}},\"$ref\":\"#/$defs/node\"}",
+     "{\"label\": \"root\", \"children\": [{\"label\": \"left side\", \"children\": [{\"label\": "
+     "\"a leaf\"}, {\"label\": \"another leaf\"}]}, {\"label\": \"right side\"}]}"},
+    {"open_map",
+     "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"integer\"}},\"required\":[\"id\"],"
+     "\"additionalProperties\":{\"type\":\"string\"}}",
      "{\"id\": 7, \"colour\": \"red\", \"colour of the stem\": \"green\"}"},
 };
 enum { N_SAMPLES = sizeof samples / sizeof samples[0], MASKS_MAX = 1000000 };
@@ -121,8 +144,8 @@ static void report(const char *name, const char *which, double *us, size_t n)
     qsort(us, n, sizeof *us, compare);
     for (size_t i = 0; i < n; i++)
         sum += us[i];
-    printf("%-12s %-6s masks=%zu median_us=%.1f p99_us=%.1f max_us=%.1f masks_per_s=%.0f\n", name, which, n,
-           us[n / 2], us[(n * 99) / 100], us[n - 1], (double)n / sum * 1e6);
+    printf("%-12s %-6s masks=%zu median_us=%.1f p99_us=%.1f max_us=%.1f masks_per_s=%.0f\n", name,
+           which, n, us[n / 2], us[(n * 99) / 100], us[n - 1], (double)n / sum * 1e6);
 }
 
 struct timing {
@@ -160,7 +183,8 @@ static void answer(struct timing *t, vl_constrain *c, const int32_t *ids, size_t
     vl_constrain_api.destroy(state);
 }
 
-static void measure(struct timing *all, const vl_tokenizer *t, vl_vocabulary *v, size_t s, int answers)
+static void measure(struct timing *all, const vl_tokenizer *t, vl_vocabulary *v, size_t s,
+                    int answers)
 {
     static struct timing own;
     size_t n_words = (n_tokens(t) + 31) / 32, len = strlen(samples[s].text);
@@ -172,7 +196,8 @@ static void measure(struct timing *all, const vl_tokenizer *t, vl_vocabulary *v,
     vl_error err = {0};
     vl_constrain *c = NULL;
 
-    snprintf(format, sizeof format, "{\"type\":\"json_schema\",\"json_schema\":{\"schema\":%s}}", samples[s].schema);
+    snprintf(format, sizeof format, "{\"type\":\"json_schema\",\"json_schema\":{\"schema\":%s}}",
+             samples[s].schema);
     if (!own.masks) {
         own.masks = malloc(MASKS_MAX * sizeof *own.masks);
         own.first = malloc(MASKS_MAX * sizeof *own.first);
@@ -186,7 +211,8 @@ static void measure(struct timing *all, const vl_tokenizer *t, vl_vocabulary *v,
         fprintf(stderr, "%s: %s\n", samples[s].name, err.text);
         exit(1);
     }
-    printf("%-12s compile_us=%.0f tokens=%llu\n", samples[s].name, now_us() - t0, (unsigned long long)n);
+    printf("%-12s compile_us=%.0f tokens=%llu\n", samples[s].name, now_us() - t0,
+           (unsigned long long)n);
     for (int i = 0; i < answers; i++)
         answer(&own, c, ids, (size_t)n, mask, n_words, i == 0);
     memcpy(all->masks + all->n_masks, own.masks, own.n_masks * sizeof *own.masks);
@@ -227,8 +253,8 @@ int main(int argc, char **argv)
         }
         best = now_us() - t0 < best ? now_us() - t0 : best;
     }
-    printf("vocabulary tokens=%u nodes=%u ms=%.1f trie_mib=%.1f strings_mib=%.1f\n", v->n_tokens, v->n_nodes,
-           best / 1e3, ((double)v->n_nodes * 11 + (double)v->n_tokens * 4) / 1048576,
+    printf("vocabulary tokens=%u nodes=%u ms=%.1f trie_mib=%.1f strings_mib=%.1f\n", v->n_tokens,
+           v->n_nodes, best / 1e3, ((double)v->n_nodes * 11 + (double)v->n_tokens * 4) / 1048576,
            ((double)v->n_levels * (double)v->n_words * 4 + (double)v->n_exits * 8) / 1048576);
     for (size_t s = 0; s < N_SAMPLES; s++)
         measure(&all, t, v, s, answers);

@@ -395,6 +395,13 @@ static void test_snapshots_resume(void **state)
         assert_int_equal(position, places[i]);
         (void)q35_run(&q, s, q35_prefill(&q, s, places[i], 200, cuts + 1), want, TOKENS);
         q.api->sequence_end(q.m, s);
+        /* Nobody else holds the snapshot's pages now: they count as its own. */
+        vl_tier_info tier = {.struct_size = sizeof(tier)};
+        vl_snapshot_info info = {.struct_size = sizeof(info)};
+        q.snapshots->tier(q.m, VL_TIER_DEVICE, &tier);
+        q.snapshots->info(q.m, shot, &info);
+        assert_int_equal(tier.used_bytes, info.own_bytes);
+        assert_int_equal(info.shared_bytes, 0);
         for (int again = 0; again < 3; again++) {
             /* Someone else uses the slot in between. */
             q35_request_init(&r, other, 150, 5);

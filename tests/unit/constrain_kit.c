@@ -74,10 +74,11 @@ void kit_start_nodes(struct kit_run *r, struct kit *k, const char *format,
 {
     vl_error err = {0};
     char field[248] = "";
-    struct vl_constrain_params p = {.response_format = {format, format != NULL ? strlen(format) : 0},
-                                    .nodes = nodes,
-                                    .n_nodes = n,
-                                    .calls_required = required};
+    struct vl_constrain_params p = {
+        .response_format = {format, format != NULL ? strlen(format) : 0},
+        .nodes = nodes,
+        .n_nodes = n,
+        .calls_required = required};
 
     *r = (struct kit_run){.k = k, .parser = VL_CHAT_CONTENT, .random = 7};
     if (vl_constrain_create(k->v, &p, &r->c, field, &err) != VL_OK)
@@ -195,7 +196,8 @@ bool kit_matches(struct kit *k, const char *schema, const char *text)
 /* Any allowed token but a stop, or -1. */
 static int32_t pick(struct kit_run *r)
 {
-    static const char *const likely[] = {"\"", "}", "]", ",", "\"}", "\",", "1", "e", "{", "-", ":", "a"};
+    static const char *const likely[] = {"\"", "}", "]", ",", "\"}", "\",",
+                                         "1",  "e", "{", "-", ":",   "a"};
     size_t n = 0;
 
     for (int i = 0; i < 4 && tok_random(&r->random) % 2 == 0; i++) {

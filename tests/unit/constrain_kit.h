@@ -1,4 +1,5 @@
-/* constrain_kit.h: what the tests of constrained output share: real vocabularies, masks, writing by mask. */
+/* constrain_kit.h: what the tests of constrained output share: real vocabularies, masks, writing by
+ * mask. */
 #ifndef VL_TEST_CONSTRAIN_KIT_H
 #define VL_TEST_CONSTRAIN_KIT_H
 
@@ -46,7 +47,8 @@ bool kit_allows(const struct kit_run *r, int32_t id);
 bool kit_stop_allowed(const struct kit_run *r);
 /* Accepts a token that the mask allows (fails the test otherwise). */
 void kit_take(struct kit_run *r, int32_t id);
-/* Feeds text as the tokenizer would cut it. False: a token was not allowed, or the text was complete before its end. */
+/* Feeds text as the tokenizer would cut it. False: a token was not allowed, or the text was
+ * complete before its end. */
 bool kit_feed(struct kit_run *r, const char *text);
 /* True: the whole text can come, and be an end. Starts anew from the schema. */
 bool kit_matches(struct kit *k, const char *schema, const char *text);

@@ -48,6 +48,16 @@ typedef struct block {
 
 _Static_assert(sizeof(block) <= VL_CPU_THREAD_SCRATCH, "a prefill task fits the scratch");
 
+/* A product of a prompt's block, in f32 or rounded. */
+static void block_product(const job *j, size_t m, size_t n, size_t k_len, const float *a,
+                          size_t a_row, size_t a_col, const float *b, float *c, bool accumulate)
+{
+    if (j->a->round)
+        vl_cpu_gemm_rounded(j->cpu, m, n, k_len, a, a_row, a_col, b, n, c, n, accumulate);
+    else
+        vl_cpu_gemm(j->cpu, m, n, k_len, a, a_row, a_col, b, n, c, n, accumulate);
+}
+
 static void prefill_block(const job *j, const vl_cpu_attention_rows *g, size_t kv, size_t head,
                           size_t n_heads, size_t row, size_t n_rows, block *b)
 {
@@ -76,11 +86,11 @@ static void prefill_block(const job *j, const vl_cpu_attention_rows *g, size_t k
             size_t sees = g->position + row + min_size(i, used - 1) / n_heads + 1;
             b->limit[i] = (int32_t)(sees > t ? min_size(sees - t, PAGE) : 0);
         }
-        k->gemm(n, n_q, d, page + a->k_offset + kv * PAGE * d, d, 1, b->q, n_q, b->s, n_q, false);
+        block_product(j, n, n_q, d, page + a->k_offset + kv * PAGE * d, d, 1, b->q, b->s, false);
         k->softmax_columns(b->s, n, n_q, b->limit, b->m, b->l, b->c);
         if (t > 0)
             k->scale_columns(b->o, d, n_q, b->c);
-        k->gemm(d, n_q, n, page + a->v_offset + kv * PAGE * d, 1, d, b->s, n_q, b->o, n_q, true);
+        block_product(j, d, n_q, n, page + a->v_offset + kv * PAGE * d, 1, d, b->s, b->o, true);
     }
     k->transpose((const uint32_t *)(const void *)b->o, n_q, (uint32_t *)(void *)b->turned, d, d,
                  n_q);

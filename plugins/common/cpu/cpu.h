@@ -103,6 +103,17 @@ size_t vl_cpu_thin_rows(const vl_cpu *cpu);
 void vl_cpu_gemm(const vl_cpu *cpu, size_t m, size_t n, size_t k_len, const float *a, size_t a_row,
                  size_t a_col, const float *b, size_t b_ld, float *c, size_t c_ld, bool accumulate);
 
+/* The same with a and b rounded to bf16 in the forms that round (sums in f32), where the caller's
+ * numerics allow it; in the others exactly vl_cpu_gemm. a_row or a_col must be 1. Each c[i, j] has the
+ * same bits whatever m and n. Rounds tells which it is. [task] */
+void vl_cpu_gemm_rounded(const vl_cpu *cpu, size_t m, size_t n, size_t k_len, const float *a,
+                         size_t a_row, size_t a_col, const float *b, size_t b_ld, float *c,
+                         size_t c_ld, bool accumulate);
+bool vl_cpu_rounds(const vl_cpu *cpu);
+/* dst[j, i] = src[i, j] for i < n_rows, j < n_cols. [task] */
+void vl_cpu_transpose(const vl_cpu *cpu, const float *src, size_t src_ld, float *dst, size_t dst_ld,
+                      size_t n_rows, size_t n_cols);
+
 /* Scratch of one thread for the caller's bodies: VL_CPU_THREAD_SCRATCH bytes, 64-byte aligned,
  * thread as given to the body. Attention and matmul use it too: contents last for one vl_cpu_for.
  * [task] */

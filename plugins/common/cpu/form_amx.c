@@ -14,6 +14,10 @@
 
 #include "plugins/common/cpu/kernels.h"
 
+#include "plugins/common/cpu/vec_avx512.h"
+
+#include "plugins/common/cpu/pack_bf16.h"
+
 #define TILE 16               /* rows of a tile; also its 32-bit columns */
 #define TILE_K 32             /* reduction of one product */
 #define BLOCK VL_CPU_AMX_ROWS /* rows of x, and of weights, that meet in registers: 2 x 2 tiles */
@@ -230,4 +234,74 @@ void vl_cpu_amx_strip(const uint16_t *w, size_t w_ld, size_t m, size_t in, const
     }
     _tile_release();
     store_rows(c, n_blocks * BLOCK * BLOCK, n_rows, m, y, y_ld);
+}
+
+/* ---- small products of f32 operands ---- */
+
+/* c[32, 32] (+)= a . b over n_steps of TILE_K; a and b with the strides of struct rounded. */
+static void small_product(const uint16_t *a, const uint32_t *b, size_t n_steps, float *c,
+                          size_t c_ld, bool accumulate)
+{
+    const size_t step = c_ld * sizeof(float), a_step = ROUND_BLOCK * sizeof(*a),
+                 b_step = ROUND_BLOCK * sizeof(*b);
+
+    if (accumulate) {
+        _tile_loadd(0, c, step);
+        _tile_loadd(1, c + TILE, step);
+        _tile_loadd(2, c + TILE * c_ld, step);
+        _tile_loadd(3, c + TILE * c_ld + TILE, step);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (size_t i = 0; i < n_steps; i++, a += TILE_K, b += TILE_K / 2 * ROUND_BLOCK) {
+        _tile_loadd(6, b, b_step);
+        _tile_loadd(4, a, a_step);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b + TILE, b_step);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a + TILE * ROUND_BLOCK, a_step);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, c, step);
+    _tile_stored(1, c + TILE, step);
+    _tile_stored(2, c + TILE * c_ld, step);
+    _tile_stored(3, c + TILE * c_ld + TILE, step);
+}
+
+/* Blocks of 32 x 32; one that sticks out of c goes through a buffer. */
+static void rounded_product(const rounded *r, size_t m, size_t n, size_t k_len, float *c,
+                            size_t c_ld, bool accumulate)
+{
+    float edge[BLOCK * BLOCK] __attribute__((aligned(64)));
+    size_t n_steps = round_up(k_len) / TILE_K;
+
+    for (size_t i = 0; i < m; i += BLOCK) {
+        for (size_t j = 0; j < n; j += BLOCK) {
+            size_t n_i = m - i < BLOCK ? m - i : BLOCK, n_j = n - j < BLOCK ? n - j : BLOCK;
+            const uint16_t *a = r->a + i * ROUND_BLOCK;
+            float *to = c + i * c_ld + j;
+            if (n_i == BLOCK && n_j == BLOCK) {
+                small_product(a, r->b + j, n_steps, to, c_ld, accumulate);
+                continue;
+            }
+            memset(edge, 0, sizeof(edge));
+            for (size_t e = 0; accumulate && e < n_i; e++)
+                memcpy(edge + e * BLOCK, to + e * c_ld, n_j * sizeof(float));
+            small_product(a, r->b + j, n_steps, edge, BLOCK, accumulate);
+            for (size_t e = 0; e < n_i; e++)
+                memcpy(to + e * c_ld, edge + e * BLOCK, n_j * sizeof(float));
+        }
+    }
+}
+
+void vl_cpu_amx_gemm(size_t m, size_t n, size_t k_len, const float *a, size_t a_row, size_t a_col,
+                     const float *b, size_t b_ld, float *c, size_t c_ld, bool accumulate)
+{
+    load_config();
+    round_gemm(rounded_product, m, n, k_len, a, a_row, a_col, b, b_ld, c, c_ld, accumulate);
+    _tile_release();
 }

@@ -45,13 +45,17 @@ vl_status vl_arena_place(vl_arena *a, const char *what, vl_error *err)
     cudaError_t e = cudaMalloc(&p, want);
     if (e == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
-        return vl_error_set(err, VL_E_NOMEM, "CUDA: no room for the %s: %llu bytes wanted, %llu of %llu free", what,
-                            (unsigned long long)want, (unsigned long long)free_bytes, (unsigned long long)total);
+        return vl_error_set(
+            err, VL_E_NOMEM, "CUDA: no room for the %s: %llu bytes wanted, %llu of %llu free", what,
+            (unsigned long long)want, (unsigned long long)free_bytes, (unsigned long long)total);
     }
     if (e != cudaSuccess)
         return vl_cuda_check(e, what, err);
     atomic_fetch_add(&n_allocations, 1);
     e = cudaMemset(p, 0, want);
+    if (e ==
+        cudaSuccess) /* what comes next runs on other streams, which do not wait for this one */
+        e = cudaDeviceSynchronize();
     if (e != cudaSuccess) {
         (void)cudaFree(p);
         return vl_cuda_check(e, what, err);

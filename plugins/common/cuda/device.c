@@ -15,7 +15,8 @@ vl_status vl_cuda_check(cudaError_t e, const char *what, vl_error *err)
     if (e == cudaSuccess)
         return VL_OK;
     vl_status s = e == cudaErrorMemoryAllocation ? VL_E_NOMEM : VL_E_DEVICE;
-    return vl_error_set(err, s, "CUDA: %s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+    return vl_error_set(err, s, "CUDA: %s: %s (%s)", what, cudaGetErrorString(e),
+                        cudaGetErrorName(e));
 }
 
 vl_status vl_cuda_check_driver(const vl_cuda *c, CUresult e, const char *what, vl_error *err)
@@ -23,7 +24,8 @@ vl_status vl_cuda_check_driver(const vl_cuda *c, CUresult e, const char *what, v
     if (e == CUDA_SUCCESS)
         return VL_OK;
     const char *text = NULL;
-    if (c->driver.error_string == NULL || c->driver.error_string(e, &text) != CUDA_SUCCESS || text == NULL)
+    if (c->driver.error_string == NULL || c->driver.error_string(e, &text) != CUDA_SUCCESS ||
+        text == NULL)
         text = "unknown error";
     vl_status s = e == CUDA_ERROR_OUT_OF_MEMORY ? VL_E_NOMEM : VL_E_DEVICE;
     return vl_error_set(err, s, "CUDA: %s: %s (driver error %d)", what, text, (int)e);
@@ -48,11 +50,14 @@ static vl_status pick_arch(vl_cuda *c, vl_error *err)
     int known[MAX_ARCHS], n = 0;
     if (nvrtcGetNumSupportedArchs(&n) != NVRTC_SUCCESS || n <= 0 || n > MAX_ARCHS ||
         nvrtcGetSupportedArchs(known) != NVRTC_SUCCESS)
-        return vl_error_set(err, VL_E_UNSUPPORTED, "CUDA: the kernel compiler (NVRTC) does not tell its targets");
+        return vl_error_set(err, VL_E_UNSUPPORTED,
+                            "CUDA: the kernel compiler (NVRTC) does not tell its targets");
     if (!vl_cuda_arch(c->cc, known, n, c->arch, sizeof(c->arch)))
         return vl_error_set(err, VL_E_UNSUPPORTED,
-                            "CUDA: the kernel compiler (NVRTC) is too old for %s (compute capability %d.%d; it knows "
-                            "up to %d.%d)", c->name, c->cc / 10, c->cc % 10, known[n - 1] / 10, known[n - 1] % 10);
+                            "CUDA: the kernel compiler (NVRTC) is too old for %s (compute "
+                            "capability %d.%d; it knows "
+                            "up to %d.%d)",
+                            c->name, c->cc / 10, c->cc % 10, known[n - 1] / 10, known[n - 1] % 10);
     return VL_OK;
 }
 
@@ -68,7 +73,8 @@ static vl_status driver_function(const char *name, unsigned version, void *slot,
     (void)version;
 #endif
     if (e != cudaSuccess || found != cudaDriverEntryPointSuccess || f == NULL)
-        return vl_error_set(err, VL_E_UNSUPPORTED, "CUDA: the driver is too old: it has no %s", name);
+        return vl_error_set(err, VL_E_UNSUPPORTED, "CUDA: the driver is too old: it has no %s",
+                            name);
     memcpy(slot, &f, sizeof(f));
     return VL_OK;
 }
@@ -106,14 +112,17 @@ static vl_status find_device(int32_t ordinal, vl_error *err)
     if (driver == 0)
         return vl_error_set(err, VL_E_NOT_FOUND, "CUDA: no NVIDIA driver on this machine");
     if (e == cudaErrorInsufficientDriver || driver / 1000 < CUDART_VERSION / 1000)
-        return vl_error_set(err, VL_E_UNSUPPORTED, "CUDA: the driver is too old: it supports CUDA %d.%d, this build needs %d.0",
-                            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000);
+        return vl_error_set(
+            err, VL_E_UNSUPPORTED,
+            "CUDA: the driver is too old: it supports CUDA %d.%d, this build needs %d.0",
+            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000);
     if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0))
         return vl_error_set(err, VL_E_NOT_FOUND, "CUDA: no NVIDIA GPU on this machine");
     if (e != cudaSuccess)
         return vl_cuda_check(e, "counting devices", err);
     if (ordinal < 0 || ordinal >= n)
-        return vl_error_set(err, VL_E_NOT_FOUND, "CUDA: device %d is not there: this machine has %d (0 to %d)",
+        return vl_error_set(err, VL_E_NOT_FOUND,
+                            "CUDA: device %d is not there: this machine has %d (0 to %d)",
                             (int)ordinal, n, n - 1);
     return VL_OK;
 }
@@ -135,8 +144,9 @@ vl_status vl_cuda_init(vl_cuda *c, int32_t ordinal, vl_error *err)
     c->total_bytes = p.totalGlobalMem;
     (void)snprintf(c->name, sizeof(c->name), "%.90s", p.name);
     if (c->cc < MIN_CC) {
-        rc = vl_error_set(err, VL_E_UNSUPPORTED, "CUDA: %s has compute capability %d.%d, 8.0 is the least",
-                          c->name, p.major, p.minor);
+        rc = vl_error_set(err, VL_E_UNSUPPORTED,
+                          "CUDA: %s has compute capability %d.%d, 8.0 is the least", c->name,
+                          p.major, p.minor);
         goto out;
     }
     rc = pick_arch(c, err);
@@ -148,9 +158,11 @@ vl_status vl_cuda_init(vl_cuda *c, int32_t ordinal, vl_error *err)
     if (rc == VL_OK)
         rc = load_driver(&c->driver, err);
     if (rc == VL_OK)
-        rc = vl_cuda_check(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "making a stream", err);
+        rc = vl_cuda_check(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
+                           "making a stream", err);
     if (rc == VL_OK)
-        rc = vl_cuda_check(cudaStreamCreateWithFlags(&c->copy, cudaStreamNonBlocking), "making a stream", err);
+        rc = vl_cuda_check(cudaStreamCreateWithFlags(&c->copy, cudaStreamNonBlocking),
+                           "making a stream", err);
 out:
     if (rc != VL_OK)
         vl_cuda_fini(c);

@@ -59,8 +59,9 @@ bool vl_cache_get(const char *dir, const vl_cache_key *k, vl_buf *out)
     if (good) {
         memcpy(&h, out->ptr, sizeof(h));
         vl_buf_consume(out, sizeof(h));
-        good = memcmp(h.magic, MAGIC, sizeof(MAGIC)) == 0 && h.key[0] == k->h[0] && h.key[1] == k->h[1] &&
-               h.len == out->len && h.sum == vl_hash_bytes(out->ptr, out->len, k->h[0]);
+        good = memcmp(h.magic, MAGIC, sizeof(MAGIC)) == 0 && h.key[0] == k->h[0] &&
+               h.key[1] == k->h[1] && h.len == out->len &&
+               h.sum == vl_hash_bytes(out->ptr, out->len, k->h[0]);
     }
     if (!good)
         vl_buf_clear(out);
@@ -97,17 +98,20 @@ static bool write_all(int fd, const void *bytes, size_t len)
     return true;
 }
 
-vl_status vl_cache_put(const char *dir, const vl_cache_key *k, const void *bytes, size_t len, vl_error *err)
+vl_status vl_cache_put(const char *dir, const vl_cache_key *k, const void *bytes, size_t len,
+                       vl_error *err)
 {
     static atomic_uint serial;
     char path[PATH_CAP], temp[PATH_CAP];
     if (!entry_path(path, dir, k))
         return VL_OK;
-    int n = snprintf(temp, sizeof(temp), "%s/.%ld.%u.tmp", dir, (long)getpid(), atomic_fetch_add(&serial, 1));
+    int n = snprintf(temp, sizeof(temp), "%s/.%ld.%u.tmp", dir, (long)getpid(),
+                     atomic_fetch_add(&serial, 1));
     if (n <= 0 || n >= PATH_CAP)
         return vl_error_set(err, VL_E_RANGE, "%.200s: the path is too long for a cache", dir);
     if (!make_dirs(dir))
-        return vl_error_set(err, VL_E_IO, "%.200s: cannot make the cache folder: %s", dir, strerror(errno));
+        return vl_error_set(err, VL_E_IO, "%.200s: cannot make the cache folder: %s", dir,
+                            strerror(errno));
     int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return vl_error_set(err, VL_E_IO, "%.200s: %s", temp, strerror(errno));

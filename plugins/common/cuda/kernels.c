@@ -23,7 +23,8 @@ void vl_kernel_begin(vl_kernel *k, const char *name, uint32_t block, uint32_t sh
 void vl_kernel_define(vl_kernel *k, const char *name, int64_t value)
 {
     if (k->n_defines < VL_KERNEL_DEFINES)
-        (void)snprintf(k->defines[k->n_defines], VL_KERNEL_DEFINE_CAP, "%.40s=%lld", name, (long long)value);
+        (void)snprintf(k->defines[k->n_defines], VL_KERNEL_DEFINE_CAP, "%.40s=%lld", name,
+                       (long long)value);
     k->n_defines++; /* one too many is reported when it is built */
 }
 
@@ -45,8 +46,8 @@ static void compile_one(struct build *b, uint32_t i)
     vl_kernel *k = &b->kernels[i];
     const char *defines[VL_KERNEL_DEFINES];
     if (k->n_defines > VL_KERNEL_DEFINES) {
-        k->status = vl_error_set(&k->error, VL_E_INTERNAL, "kernel %s: %u constants, room for %d", k->name,
-                                 k->n_defines, VL_KERNEL_DEFINES);
+        k->status = vl_error_set(&k->error, VL_E_INTERNAL, "kernel %s: %u constants, room for %d",
+                                 k->name, k->n_defines, VL_KERNEL_DEFINES);
         return;
     }
     for (uint32_t d = 0; d < k->n_defines; d++)
@@ -79,29 +80,36 @@ static vl_status load(const vl_cuda *c, vl_kernel *k, const vl_buf *cubin, vl_er
     vl_status rc = vl_cuda_check_driver(c, d->module_load(&k->module, cubin->ptr), k->name, err);
     if (rc != VL_OK)
         return rc;
-    rc = vl_cuda_check_driver(c, d->module_function(&k->function, k->module, k->name), k->name, err);
+    rc =
+        vl_cuda_check_driver(c, d->module_function(&k->function, k->module, k->name), k->name, err);
     if (rc != VL_OK)
         return rc;
     k->n_regs = attribute(c, k->function, CU_FUNC_ATTRIBUTE_NUM_REGS);
     k->local_bytes = attribute(c, k->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
     if (k->shared_bytes > DEFAULT_SHARED_BYTES) {
-        rc = vl_cuda_check_driver(c, d->function_set(k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                     (int)k->shared_bytes), k->name, err);
+        rc = vl_cuda_check_driver(c,
+                                  d->function_set(k->function,
+                                                  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                  (int)k->shared_bytes),
+                                  k->name, err);
         if (rc != VL_OK)
             return vl_error_prefix(err, "%u bytes of shared memory", k->shared_bytes);
     }
     int blocks = 0;
-    rc = vl_cuda_check_driver(c, d->function_blocks(&blocks, k->function, (int)k->block, k->shared_bytes), k->name,
-                              err);
+    rc = vl_cuda_check_driver(
+        c, d->function_blocks(&blocks, k->function, (int)k->block, k->shared_bytes), k->name, err);
     k->blocks_per_sm = blocks;
     if (rc == VL_OK && blocks == 0)
-        rc = vl_error_set(err, VL_E_INTERNAL, "kernel %s: a block of %u threads, %u bytes of shared memory and %d "
-                          "registers does not fit", k->name, k->block, k->shared_bytes, k->n_regs);
+        rc = vl_error_set(err, VL_E_INTERNAL,
+                          "kernel %s: a block of %u threads, %u bytes of shared memory and %d "
+                          "registers does not fit",
+                          k->name, k->block, k->shared_bytes, k->n_regs);
     return rc;
 }
 
 /* Runs the threads until all are compiled, telling progress from this one. */
-static vl_status run_threads(struct build *b, int32_t (*progress)(void *, uint32_t), void *user, vl_error *err)
+static vl_status run_threads(struct build *b, int32_t (*progress)(void *, uint32_t), void *user,
+                             vl_error *err)
 {
     pthread_t threads[MAX_THREADS];
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -130,11 +138,13 @@ static vl_status run_threads(struct build *b, int32_t (*progress)(void *, uint32
     return rc;
 }
 
-vl_status vl_kernels_build(const vl_cuda *c, vl_kernel *kernels, uint32_t n, const vl_kernel_source *sources,
-                           const char *cache_dir, int32_t (*progress)(void *user, uint32_t done), void *user,
+vl_status vl_kernels_build(const vl_cuda *c, vl_kernel *kernels, uint32_t n,
+                           const vl_kernel_source *sources, const char *cache_dir,
+                           int32_t (*progress)(void *user, uint32_t done), void *user,
                            vl_error *err)
 {
-    struct build b = {.c = c, .kernels = kernels, .sources = sources, .cache_dir = cache_dir, .n = n};
+    struct build b = {
+        .c = c, .kernels = kernels, .sources = sources, .cache_dir = cache_dir, .n = n};
     b.cubins = calloc(n > 0 ? n : 1, sizeof(*b.cubins));
     if (b.cubins == NULL)
         return vl_error_set(err, VL_E_NOMEM, "out of memory");
@@ -161,18 +171,23 @@ void vl_kernels_fini(const vl_cuda *c, vl_kernel *kernels, uint32_t n)
     }
 }
 
-vl_status vl_kernel_launch(const vl_cuda *c, const vl_kernel *k, uint32_t x, uint32_t y, uint32_t z, void **args,
-                           vl_error *err)
+vl_status vl_kernel_launch(const vl_cuda *c, const vl_kernel *k, uint32_t x, uint32_t y, uint32_t z,
+                           void **args, vl_error *err)
 {
     CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                            .value.programmaticStreamSerializationAllowed = 1};
     CUlaunchConfig config = {
-        .gridDimX = x, .gridDimY = y, .gridDimZ = z,
-        .blockDimX = k->block, .blockDimY = 1, .blockDimZ = 1,
+        .gridDimX = x,
+        .gridDimY = y,
+        .gridDimZ = z,
+        .blockDimX = k->block,
+        .blockDimY = 1,
+        .blockDimZ = 1,
         .sharedMemBytes = k->shared_bytes,
         .hStream = (CUstream)c->stream,
         .attrs = &a,
         .numAttrs = k->overlap && c->cc >= 90 ? 1 : 0,
     };
-    return vl_cuda_check_driver(c, c->driver.launch(&config, k->function, args, NULL), k->name, err);
+    return vl_cuda_check_driver(c, c->driver.launch(&config, k->function, args, NULL), k->name,
+                                err);
 }

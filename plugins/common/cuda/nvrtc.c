@@ -11,7 +11,13 @@
 #include "base/file.h"
 #include "plugins/common/cuda/diskcache.h"
 
-enum { MAX_SOURCES = 64, MAX_FLAGS = 48, FLAG_CAP = 96, PATH_CAP = 4096, MAX_SOURCE_BYTES = 4 << 20 };
+enum {
+    MAX_SOURCES = 64,
+    MAX_FLAGS = 48,
+    FLAG_CAP = 96,
+    PATH_CAP = 4096,
+    MAX_SOURCE_BYTES = 4 << 20
+};
 
 /* The texts of one compilation: the kernel's and those of all headers. */
 struct texts {
@@ -27,7 +33,8 @@ static void texts_fini(struct texts *t)
         vl_buf_fini(&t->read[i]);
 }
 
-static vl_status source_text(struct texts *t, const vl_kernel_source *s, const char *live, vl_error *err)
+static vl_status source_text(struct texts *t, const vl_kernel_source *s, const char *live,
+                             vl_error *err)
 {
     vl_buf *b = &t->read[t->n];
     memset(b, 0, sizeof(*b));
@@ -57,7 +64,8 @@ static vl_status gather(struct texts *t, const vl_nvrtc_job *job, vl_error *err)
     t->n = 0;
     for (int pass = 0; pass < 2; pass++)
         for (const vl_kernel_source *s = job->sources; s->name != NULL; s++) {
-            bool kernel = strncmp(s->name, job->kernel, len) == 0 && strcmp(s->name + len, ".cu") == 0;
+            bool kernel =
+                strncmp(s->name, job->kernel, len) == 0 && strcmp(s->name + len, ".cu") == 0;
             size_t l = strlen(s->name);
             bool header = l > 4 && strcmp(s->name + l - 4, ".cuh") == 0;
             if (pass == 0 ? !kernel : !header)
@@ -103,7 +111,8 @@ static vl_status make_flags(struct flags *f, const vl_nvrtc_job *job, vl_error *
     for (uint32_t i = 0; i < job->n_defines; i++)
         flag(f, "-D", job->defines[i]);
     if (f->failed)
-        return vl_error_set(err, VL_E_INTERNAL, "kernel %s: too many or too long flags", job->kernel);
+        return vl_error_set(err, VL_E_INTERNAL, "kernel %s: too many or too long flags",
+                            job->kernel);
     return VL_OK;
 }
 
@@ -131,11 +140,12 @@ static void read_log(nvrtcProgram p, vl_buf *log)
         log->len += n - 1;
 }
 
-static vl_status compile(const vl_nvrtc_job *job, const struct texts *t, const struct flags *f, vl_buf *cubin,
-                         vl_buf *log, vl_error *err)
+static vl_status compile(const vl_nvrtc_job *job, const struct texts *t, const struct flags *f,
+                         vl_buf *cubin, vl_buf *log, vl_error *err)
 {
     nvrtcProgram p = NULL;
-    nvrtcResult e = nvrtcCreateProgram(&p, t->text[0], t->names[0], t->n - 1, t->text + 1, t->names + 1);
+    nvrtcResult e =
+        nvrtcCreateProgram(&p, t->text[0], t->names[0], t->n - 1, t->text + 1, t->names + 1);
     vl_status rc = VL_OK;
     size_t n = 0;
     if (e == NVRTC_SUCCESS) {
@@ -147,13 +157,17 @@ static vl_status compile(const vl_nvrtc_job *job, const struct texts *t, const s
         const char *at = log->ptr != NULL ? strstr(log->ptr, "error") : NULL;
         while (at != NULL && at > log->ptr && at[-1] != '\n')
             at--;
-        rc = vl_error_set(err, VL_E_INTERNAL, "kernel %s for %s: %s: %.300s", job->kernel, job->arch,
-                          nvrtcGetErrorString(e), at != NULL ? at : log->ptr != NULL ? log->ptr : "");
+        rc = vl_error_set(err, VL_E_INTERNAL, "kernel %s for %s: %s: %.300s", job->kernel,
+                          job->arch, nvrtcGetErrorString(e),
+                          at != NULL         ? at
+                          : log->ptr != NULL ? log->ptr
+                                             : "");
         goto out;
     }
     vl_buf_clear(cubin);
     if (nvrtcGetCUBINSize(p, &n) != NVRTC_SUCCESS || n == 0) {
-        rc = vl_error_set(err, VL_E_INTERNAL, "kernel %s for %s: no device code came out", job->kernel, job->arch);
+        rc = vl_error_set(err, VL_E_INTERNAL, "kernel %s for %s: no device code came out",
+                          job->kernel, job->arch);
         goto out;
     }
     if (!vl_buf_reserve(cubin, n)) {
@@ -161,7 +175,8 @@ static vl_status compile(const vl_nvrtc_job *job, const struct texts *t, const s
         goto out;
     }
     if (nvrtcGetCUBIN(p, cubin->ptr) != NVRTC_SUCCESS)
-        rc = vl_error_set(err, VL_E_INTERNAL, "kernel %s for %s: its device code cannot be read", job->kernel, job->arch);
+        rc = vl_error_set(err, VL_E_INTERNAL, "kernel %s for %s: its device code cannot be read",
+                          job->kernel, job->arch);
     else
         cubin->len = n;
 out:
@@ -170,7 +185,8 @@ out:
     return rc;
 }
 
-vl_status vl_nvrtc_compile(const vl_nvrtc_job *job, vl_buf *cubin, vl_buf *log, bool *cached, vl_error *err)
+vl_status vl_nvrtc_compile(const vl_nvrtc_job *job, vl_buf *cubin, vl_buf *log, bool *cached,
+                           vl_error *err)
 {
     vl_buf own = VL_BUF_INIT;
     struct flags f;

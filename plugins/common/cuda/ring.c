@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 
-/* A decode step takes one to a few milliseconds: short naps first keep its end from being noticed late. */
+/* A decode step takes one to a few milliseconds: short naps first keep its end from being noticed
+ * late. */
 enum { SPINS = 2000, NAP_NS = 50000 };
 
 vl_status vl_ring_init(vl_ring *r, uint64_t slot_bytes, vl_error *err)
@@ -14,8 +15,9 @@ vl_status vl_ring_init(vl_ring *r, uint64_t slot_bytes, vl_error *err)
     memset(r, 0, sizeof(*r));
     r->slot_bytes = (slot_bytes + 63) / 64 * 64;
     void *p = NULL;
-    vl_status rc = vl_cuda_check(cudaHostAlloc(&p, r->slot_bytes * VL_RING_SLOTS, cudaHostAllocMapped),
-                                 "pinning the result ring", err);
+    vl_status rc =
+        vl_cuda_check(cudaHostAlloc(&p, r->slot_bytes * VL_RING_SLOTS, cudaHostAllocMapped),
+                      "pinning the result ring", err);
     if (rc != VL_OK)
         return rc;
     r->host = p;
@@ -23,7 +25,8 @@ vl_status vl_ring_init(vl_ring *r, uint64_t slot_bytes, vl_error *err)
     rc = vl_cuda_check(cudaHostGetDevicePointer(&p, r->host, 0), "mapping the result ring", err);
     r->device = p;
     for (int i = 0; rc == VL_OK && i < VL_RING_SLOTS; i++)
-        rc = vl_cuda_check(cudaEventCreateWithFlags(&r->done[i], cudaEventDisableTiming), "making an event", err);
+        rc = vl_cuda_check(cudaEventCreateWithFlags(&r->done[i], cudaEventDisableTiming),
+                           "making an event", err);
     if (rc != VL_OK)
         vl_ring_fini(r);
     return rc;
@@ -41,7 +44,8 @@ void vl_ring_fini(vl_ring *r)
 
 vl_status vl_ring_close(vl_ring *r, uint64_t ticket, cudaStream_t stream, vl_error *err)
 {
-    return vl_cuda_check(cudaEventRecord(r->done[ticket % VL_RING_SLOTS], stream), "ending a step", err);
+    return vl_cuda_check(cudaEventRecord(r->done[ticket % VL_RING_SLOTS], stream), "ending a step",
+                         err);
 }
 
 static int64_t now_ms(void)

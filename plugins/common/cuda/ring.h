@@ -1,5 +1,6 @@
-/* plugins/common/cuda/ring.h: results of steps in pinned host memory that the device writes: slot (ticket % n_slots) holds what
- * step `ticket` gave, and an event tells when it is there. Knows slots and bytes, not what is in them. */
+/* plugins/common/cuda/ring.h: results of steps in pinned host memory that the device writes: slot
+ * (ticket % n_slots) holds what step `ticket` gave, and an event tells when it is there. Knows
+ * slots and bytes, not what is in them. */
 #ifndef VL_CUDA_RING_H
 #define VL_CUDA_RING_H
 
@@ -8,8 +9,8 @@
 enum { VL_RING_SLOTS = 8 };
 
 typedef struct vl_ring {
-    char *host;         /* [VL_RING_SLOTS][slot_bytes], pinned and mapped; owned */
-    char *device;       /* the same memory as the device sees it */
+    char *host;   /* [VL_RING_SLOTS][slot_bytes], pinned and mapped; owned */
+    char *device; /* the same memory as the device sees it */
     uint64_t slot_bytes;
     cudaEvent_t done[VL_RING_SLOTS]; /* owned */
 } vl_ring;

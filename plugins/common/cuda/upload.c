@@ -16,7 +16,7 @@ struct upload {
     const vl_upload_piece *pieces;
     uint32_t n;
     pthread_mutex_t lock;
-    uint32_t piece;   /* next chunk: under lock */
+    uint32_t piece; /* next chunk: under lock */
     uint64_t offset;
     atomic_uint_fast64_t done;
     atomic_bool stop;
@@ -37,7 +37,8 @@ static bool next_chunk(struct upload *u, struct chunk *out)
         const vl_upload_piece *p = &u->pieces[u->piece];
         uint64_t step = CHUNK_BYTES;
         if (p->group_bytes < p->n_bytes) /* spread: whole groups, at least one */
-            step = p->group_bytes >= CHUNK_BYTES ? p->group_bytes : CHUNK_BYTES / p->group_bytes * p->group_bytes;
+            step = p->group_bytes >= CHUNK_BYTES ? p->group_bytes
+                                                 : CHUNK_BYTES / p->group_bytes * p->group_bytes;
         if (step > CHUNK_BYTES)
             step = CHUNK_BYTES; /* a group above the buffer is refused before */
         uint64_t left = p->n_bytes - u->offset;
@@ -63,8 +64,9 @@ static cudaError_t send_chunk(const struct chunk *k, const void *host, cudaStrea
     if (p->group_bytes >= p->n_bytes)
         return cudaMemcpyAsync(dst + k->offset, host, k->len, cudaMemcpyHostToDevice, stream);
     uint64_t group = k->offset / p->group_bytes;
-    return cudaMemcpy2DAsync(dst + group * p->dst_stride, p->dst_stride, host, p->group_bytes, p->group_bytes,
-                             k->len / p->group_bytes, cudaMemcpyHostToDevice, stream);
+    return cudaMemcpy2DAsync(dst + group * p->dst_stride, p->dst_stride, host, p->group_bytes,
+                             p->group_bytes, k->len / p->group_bytes, cudaMemcpyHostToDevice,
+                             stream);
 }
 
 static void fail(struct upload *u, cudaError_t e)
@@ -117,15 +119,17 @@ static void *worker(void *user)
     return NULL;
 }
 
-static vl_status check_pieces(const vl_upload_piece *pieces, uint32_t n, uint64_t *total, vl_error *err)
+static vl_status check_pieces(const vl_upload_piece *pieces, uint32_t n, uint64_t *total,
+                              vl_error *err)
 {
     *total = 0;
     for (uint32_t i = 0; i < n; i++) {
         const vl_upload_piece *p = &pieces[i];
         bool plain = p->group_bytes >= p->n_bytes;
-        if (!plain && (p->group_bytes == 0 || p->group_bytes > CHUNK_BYTES || p->n_bytes % p->group_bytes != 0 ||
-                       p->dst_stride < p->group_bytes))
-            return vl_error_set(err, VL_E_INTERNAL, "upload: piece %u: groups of %llu in %llu bytes", i,
+        if (!plain && (p->group_bytes == 0 || p->group_bytes > CHUNK_BYTES ||
+                       p->n_bytes % p->group_bytes != 0 || p->dst_stride < p->group_bytes))
+            return vl_error_set(err, VL_E_INTERNAL,
+                                "upload: piece %u: groups of %llu in %llu bytes", i,
                                 (unsigned long long)p->group_bytes, (unsigned long long)p->n_bytes);
         *total += p->n_bytes;
     }
@@ -139,7 +143,8 @@ vl_status vl_upload(const vl_cuda *c, const vl_upload_piece *pieces, uint32_t n,
     vl_status rc = check_pieces(pieces, n, &total, err);
     if (rc != VL_OK)
         return rc;
-    struct upload u = {.c = c, .pieces = pieces, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER, .error = cudaSuccess};
+    struct upload u = {
+        .c = c, .pieces = pieces, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER, .error = cudaSuccess};
     pthread_t threads[MAX_THREADS];
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     int want = cpus < 1 ? 1 : cpus > MAX_THREADS ? MAX_THREADS : (int)cpus, started = 0;
@@ -150,7 +155,8 @@ vl_status vl_upload(const vl_cuda *c, const vl_upload_piece *pieces, uint32_t n,
     while (started > 0 && progress != NULL && !atomic_load(&u.stop)) {
         uint64_t done = atomic_load(&u.done);
         if (progress(user, total > 0 ? (double)done / (double)total : 1.0) != 0) {
-            rc = vl_error_set(err, VL_E_CANCELLED, "cancelled while weights were copied to the device");
+            rc = vl_error_set(err, VL_E_CANCELLED,
+                              "cancelled while weights were copied to the device");
             atomic_store(&u.stop, true);
         }
         if (done >= total)

@@ -114,7 +114,8 @@ static void attend(const struct full_job *j, const struct cpu_batch *b)
                                 .q_ld = m->in_cols,
                                 .q_head_ld = 2 * d,
                                 .out_ld = m->mid_cols,
-                                .scale = 1.0f / sqrtf((float)d)};
+                                .scale = 1.0f / sqrtf((float)d),
+                                .round = true};
     vl_cpu_attention_run(m->cpu, &a, m->groups, b->n_spans);
     for (size_t i = 0; i < b->n_spans; i++) {
         const struct cpu_span *s = &b->spans[i];

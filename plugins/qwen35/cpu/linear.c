@@ -1,7 +1,8 @@
 /* plugins/qwen35/cpu/linear.c: the Gated DeltaNet mixer: the recurrence for decode rows, its
  * chunked form for prefill.
  *
- * qwen35.md 2.4, 3.3 and 3.6 in f32. One task is one key head of one span: it convolves its
+ * qwen35.md 2.4, 3.3 and 3.6. Gates, decays, the triangular system and the carried state are f32 in
+ * every form; the other products of a chunk round their operands in the bf16 forms (3.4). One task is one key head of one span: it convolves its
  * channels, runs the delta rule for the value heads of its group, applies the gated norm, and moves
  * the convolution's rows on. Tasks share nothing that they write. */
 #include <math.h>
@@ -42,6 +43,8 @@ struct task {
     float *state; /* recurrent states of the layer [hv, dk, dv] */
     float *old;   /* its convolution rows [OLD, CD] */
     size_t key_head;
+    size_t rows; /* of a product with a triangle that go together: BLOCK skips half of the zeros; a
+                    form that packs its operands is faster with all of C */
 };
 
 /* Rows at .. at + n of the span after convolution and SiLU, channels ch .. ch + width, into y [n,
@@ -190,7 +193,7 @@ static void chunk_head(const struct task *t, size_t head, size_t at, size_t n)
         w->work[i] = -w->beta[i] * w->grow[i];
     }
     scaled_rows(t, w->k, w->work, n);
-    vl_cpu_gemm(m->cpu, n, dv, dk, w->kw, dk, 1, s, dv, w->v, dv, true);
+    vl_cpu_gemm_rounded(m->cpu, n, dv, dk, w->kw, dk, 1, s, dv, w->v, dv, true);
     for (size_t i = 0; i < n; i++)
         w->beta[i] = -w->beta[i];
     decayed(t, w->kk, w->beta, 0, n);
@@ -198,12 +201,12 @@ static void chunk_head(const struct task *t, size_t head, size_t at, size_t n)
 
     /* o = e^gamma q S + P u */
     scaled_rows(t, w->q, w->grow, n);
-    vl_cpu_gemm(m->cpu, n, dv, dk, w->kw, dk, 1, s, dv, w->o, dv, false);
+    vl_cpu_gemm_rounded(m->cpu, n, dv, dk, w->kw, dk, 1, s, dv, w->o, dv, false);
     decayed(t, w->qk, NULL, 1, n);
-    for (size_t b = 0; b < n; b += BLOCK) {
-        const size_t rows = n - b < BLOCK ? n - b : BLOCK;
-        vl_cpu_gemm(m->cpu, rows, dv, b + rows, w->low + b * C, C, 1, w->v, dv, w->o + b * dv, dv,
-                    true);
+    for (size_t b = 0; b < n; b += t->rows) {
+        const size_t rows = n - b < t->rows ? n - b : t->rows;
+        vl_cpu_gemm_rounded(m->cpu, rows, dv, b + rows, w->low + b * C, C, 1, w->v, dv,
+                            w->o + b * dv, dv, true);
     }
 
     /* S = e^gamma_n S + k^T (e^(gamma_n - gamma) u) */
@@ -212,7 +215,7 @@ static void chunk_head(const struct task *t, size_t head, size_t at, size_t n)
     vl_cpu_exp(m->cpu, w->work, w->work, n);
     scaled_rows(t, w->k, w->work, n);
     vl_cpu_scale(m->cpu, w->grow[n - 1], s, dk * dv);
-    vl_cpu_gemm(m->cpu, dk, dv, n, w->kw, 1, dk, w->v, dv, s, dv, true);
+    vl_cpu_gemm_rounded(m->cpu, dk, dv, n, w->kw, 1, dk, w->v, dv, s, dv, true);
     store_output(t, head, at, n, w->o);
 }
 
@@ -227,19 +230,15 @@ static void run_chunked(const struct task *t)
         const size_t room = C - (t->s->position + at) % C, left = t->s->n - at;
         const size_t n = left < room ? left : room;
         load_keys(t, at, n);
-        for (size_t i = 0; i < n; i++) {
-            for (size_t d = 0; d < dk; d++)
-                w->kt[d * C + i] = w->k[i * dk + d];
-        }
+        vl_cpu_transpose(m->cpu, w->k, dk, w->kt, C, n, dk);
         for (size_t d = 0; n < C && d < dk; d++)
             memset(w->kt + d * C + n, 0, (C - n) * sizeof(float));
-        for (size_t b = 0; b < n;
-             b += BLOCK) { /* only j <= i is used, so columns up to the block's end */
-            const size_t rows = n - b < BLOCK ? n - b : BLOCK;
-            vl_cpu_gemm(m->cpu, rows, b + BLOCK, dk, w->k + b * dk, dk, 1, w->kt, C, w->kk + b * C,
-                        C, false);
-            vl_cpu_gemm(m->cpu, rows, b + BLOCK, dk, w->q + b * dk, dk, 1, w->kt, C, w->qk + b * C,
-                        C, false);
+        for (size_t b = 0; b < n; b += t->rows) { /* only j <= i is used: columns to the end */
+            const size_t rows = n - b < t->rows ? n - b : t->rows;
+            vl_cpu_gemm_rounded(m->cpu, rows, b + t->rows, dk, w->k + b * dk, dk, 1, w->kt, C,
+                                w->kk + b * C, C, false);
+            vl_cpu_gemm_rounded(m->cpu, rows, b + t->rows, dk, w->q + b * dk, dk, 1, w->kt, C,
+                                w->qk + b * C, C, false);
         }
         for (size_t i = 0; i < r; i++)
             chunk_head(t, cpu_value_head(m, t->key_head, i), at, n);
@@ -274,7 +273,8 @@ static void run_tasks(void *arg, size_t begin, size_t end, int thread)
         struct task t = {.j = j,
                          .s = &j->b->spans[i / hk],
                          .w = vl_cpu_scratch(m->cpu, thread),
-                         .key_head = i % hk};
+                         .key_head = i % hk,
+                         .rows = vl_cpu_rounds(m->cpu) ? C : BLOCK};
         t.state = t.s->seq->state + j->l->state_at;
         t.old = t.state + (size_t)m->c->hv * dk * dv;
         if (j->b->decode)

@@ -144,8 +144,9 @@ typedef struct vl_q35_cuda {
     uint32_t *counts; /* [n_rows][V] */
     int *bias_ids;    /* [n_rows][VL_SLOT_BIAS] */
     float *bias;
-    int32_t n_saved;  /* states that snapshots may hold */
-    bool *saved_used; /* [n_saved], owned */
+    int32_t n_saved;     /* states that snapshots may hold */
+    bool *saved_used;    /* [n_saved], owned */
+    uint32_t *shot_refs; /* [pages], owned: how many snapshots hold each page */
 
     vl_pages *pages;
     struct vl_q35_seq *sequences; /* [n_rows], owned */

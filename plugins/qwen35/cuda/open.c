@@ -294,7 +294,8 @@ static vl_status make_host(vl_q35_cuda *m, vl_error *err)
     m->mask_bytes = (rows * (uint64_t)vl_q35_mask_words(&m->s) * 4 + 63) / 64 * 64;
     m->sequences = calloc(rows, sizeof(*m->sequences));
     m->saved_used = calloc((size_t)m->n_saved + 1, sizeof(*m->saved_used));
-    bool good = m->sequences != NULL && m->saved_used != NULL;
+    m->shot_refs = calloc((size_t)(m->kv_tokens / VL_Q35_PAGE), sizeof(*m->shot_refs));
+    bool good = m->sequences != NULL && m->saved_used != NULL && m->shot_refs != NULL;
     for (uint64_t i = 0; good && i < rows; i++) {
         m->sequences[i].slot = (int32_t)i;
         m->sequences[i].pages = calloc((size_t)m->s.max_pages, sizeof(uint32_t));
@@ -498,6 +499,7 @@ static void free_host(vl_q35_cuda *m)
     }
     free(m->sequences);
     free(m->saved_used);
+    free(m->shot_refs);
     free(m->layers);
     free(m->out_ids);
     free(m->out_lp);

@@ -86,6 +86,8 @@ vl_status vl_q35_cuda_take(vl_q35_model *model, vl_sequence *sequence, vl_snapsh
     }
     memcpy(pages, s->pages, (size_t)n_pages * sizeof(*pages));
     vl_pages_ref(m->pages, pages, (size_t)n_pages);
+    for (uint64_t i = 0; i < n_pages; i++)
+        m->shot_refs[pages[i]]++;
     m->saved_used[state] = true;
     *shot = (struct vl_q35_shot){
         .state = state, .position = s->position, .n_pages = n_pages, .pages = pages};
@@ -146,6 +148,8 @@ uint64_t vl_q35_cuda_drop(vl_q35_model *model, vl_snapshot *snapshot)
         return 0;
     vl_q35_cuda *m = vl_q35_of(model);
     m->saved_used[s->state] = false;
+    for (uint64_t i = 0; i < s->n_pages; i++)
+        m->shot_refs[s->pages[i]]--;
     const uint64_t bytes =
         vl_q35_state_bytes(m) + vl_pages_unref(m->pages, s->pages, (size_t)s->n_pages);
     free(s->pages);
@@ -156,11 +160,17 @@ uint64_t vl_q35_cuda_drop(vl_q35_model *model, vl_snapshot *snapshot)
 void vl_q35_cuda_tier(const vl_q35_model *model, int32_t tier, vl_tier_info *out)
 {
     const vl_q35_cuda *m = vl_q35_of_const(model);
-    uint64_t used = 0;
+    uint64_t used = 0, pages = 0;
+    out->tier = tier;
+    out->used_bytes = 0;
+    out->free_bytes = 0;
+    if (tier != VL_TIER_DEVICE)
+        return;
     for (int32_t i = 0; i < m->n_saved; i++)
         used += m->saved_used[i];
-    out->tier = tier;
-    out->used_bytes = tier == VL_TIER_DEVICE ? used * vl_q35_state_bytes(m) : 0;
-    out->free_bytes =
-        tier == VL_TIER_DEVICE ? ((uint64_t)m->n_saved - used) * vl_q35_state_bytes(m) : 0;
+    /* Pages that no running sequence holds. */
+    for (size_t i = 0; i < vl_pages_total(m->pages); i++)
+        pages += m->shot_refs[i] > 0 && vl_pages_refs(m->pages, (uint32_t)i) == m->shot_refs[i];
+    out->used_bytes = used * vl_q35_state_bytes(m) + pages * (uint64_t)vl_q35_page_bytes(&m->s);
+    out->free_bytes = ((uint64_t)m->n_saved - used) * vl_q35_state_bytes(m);
 }

@@ -1,8 +1,11 @@
 /* attn_combine: the parts of attn_decode (or attn_prefill) become the attention output, times the
- * sigmoid of the gate. part, ml, row_slot, row_pos as in attn_decode; p bf16 [n_rows, VL_P_STRIDE]:
- * the gate of head h is at column 512 h + 256 n_given: parts of each row; 0: as attn_decode splits
- * a context o bf16 [n_rows, VL_NQ, 256] grid (VL_NQ, n_rows), block 256. f32 math, one rounding.
- * twin: attention in tests/kernels */
+ * sigmoid of the gate.
+ *
+ * - part, ml, row_slot, row_pos as in attn_decode
+ * - p bf16 [n_rows, VL_P_STRIDE]: the gate of head h is at column 512 h + 256
+ * - n_given: parts of each row; 0: as attn_decode splits a context
+ * - o bf16 [n_rows, VL_NQ, 256]
+ * - grid (VL_NQ, n_rows), block 256. f32 math, one rounding. twin: attention in tests/kernels */
 #include "vl.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,13 +1,17 @@
 /* attn_decode: attention of one new token a row over its pages, split over the context;
- * attn_combine puts the parts together. q bf16 [n_rows, VL_NQ, 256] (normed, rotated); pages and
- * tables as in qk_rope row_slot, row_pos i32 [n_rows] (slot -1: skipped); the context is row_pos +
- * 1 tokens part f32 [n_rows, VL_NQ, VL_SPLITS, 256]: sums of e^(s - max) v; ml f32 [n_rows, VL_NQ,
- * VL_SPLITS, 2]: max, sum of e^(s - max) grid (VL_SPLITS, VL_NKV, n_rows), block 128. How a context
- * is split depends on its length alone, not on the batch. A warp takes 16 tokens at a time for the
- * G <= 8 query heads of one kv head: S = Q K^T with the heads as M (padded), then O^T = V^T P^T
- * with the dims as M; both operands come from global memory as 16-byte rows, the order of k
- * permuted alike. f32 sums and softmax, P in bf16. moves 1024 bytes a token and kv head. twin:
- * attention in tests/kernels; relative RMS <= 8e-3 */
+ * attn_combine puts the parts together.
+ *
+ * - q bf16 [n_rows, VL_NQ, 256] (normed, rotated); pages and tables as in qk_rope
+ * - row_slot, row_pos i32 [n_rows] (slot -1: skipped); the context is row_pos + 1 tokens
+ * - part f32 [n_rows, VL_NQ, VL_SPLITS, 256]: sums of e^(s - max) v; ml f32 [n_rows, VL_NQ,
+ *   VL_SPLITS, 2]: max, sum of e^(s - max)
+ * - grid (VL_SPLITS, VL_NKV, n_rows), block 128. How a context is split depends on its length
+ *   alone, not on the batch.
+ * - A warp takes 16 tokens at a time for the G <= 8 query heads of one kv
+ *   head: S = Q K^T with the heads as M (padded), then O^T = V^T P^T with the dims as M; both
+ *   operands come from global memory as 16-byte rows, the order of k permuted alike. f32 sums and
+ *   softmax, P in bf16. moves 1024 bytes a token and kv head. twin: attention in tests/kernels;
+ *   relative RMS <= 8e-3 */
 #include "vl.cuh"
 
 constexpr int G = VL_NQ / VL_NKV, WARPS = 4;

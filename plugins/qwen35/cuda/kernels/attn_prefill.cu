@@ -1,12 +1,16 @@
 /* attn_prefill: causal attention of a prompt piece over its sequence's pages, times the sigmoid of
- * the gate. q bf16 [n_tok, VL_NQ, 256] (normed, rotated), token t at position pos0 + t; pages as in
- * qk_rope; table i32: this sequence's p bf16 [n_tok, VL_P_STRIDE]: the gate of head h is at column
- * 512 h + 256; o bf16 [n_tok, VL_NQ, 256] n_splits 1, or more for few tokens behind a long context:
- * block z takes every n_splits-th stretch of pages, and leaves its part in part, ml (as attn_decode
- * does) for attn_combine grid (ceil(n_tok / (16 VL_WARPS)), VL_NQ, n_splits), block 32 VL_WARPS,
- * dynamic shared memory VL_SHARED bytes: the queries, and VL_STAGES buffers (1 or 2) of a page of K
- * and of V. A warp has 16 queries: 16 x 256 outputs in registers. The longest rows start first. f32
- * sums and softmax, P in bf16. twin: attention in tests/kernels; relative RMS <= 8e-3 */
+ * the gate.
+ *
+ * - q bf16 [n_tok, VL_NQ, 256] (normed, rotated), token t at position pos0 + t; pages as in
+ *   qk_rope; table i32: this sequence's
+ * - p bf16 [n_tok, VL_P_STRIDE]: the gate of head h is at column 512 h + 256; o bf16 [n_tok,
+ *   VL_NQ, 256]
+ * - n_splits 1, or more for few tokens behind a long context: block z takes every n_splits-th
+ *   stretch of pages, and leaves its part in part, ml (as attn_decode does) for attn_combine
+ * - grid (ceil(n_tok / (16 VL_WARPS)), VL_NQ, n_splits), block 32 VL_WARPS, dynamic shared memory
+ *   VL_SHARED bytes: the queries, and VL_STAGES buffers (1 or 2) of a page of K and of V. A warp
+ *   has 16 queries: 16 x 256 outputs in registers. The longest rows start first. f32 sums and
+ *   softmax, P in bf16. twin: attention in tests/kernels; relative RMS <= 8e-3 */
 #include "vl.cuh"
 
 constexpr int ROWS = 16 * VL_WARPS, THREADS = 32 * VL_WARPS, G = VL_NQ / VL_NKV;

@@ -1,15 +1,19 @@
 /* delta_chunk: prefill of a linear layer, third part: the recurrence over chunks.
- * c bf16 [n_tok, VL_CD]; wu, pm, par as delta_prep gives them; same chunks
- * state f32 [VL_HV, 128 (key), 128 (value)]: read (zeros instead when fresh), then written
- * p bf16 [n_tok, VL_P_STRIDE], ring bf16 [4, VL_CD]: the last rows of p go into the ring (see
- * delta_conv) o bf16 [n_tok, VL_HV, 128] grid (4, VL_HV), block 128, dynamic shared memory
- * VL_SHARED bytes; a block has 32 value columns of one head Everything is transposed: warps 0 and 1
- * ("chain") hold S^T, 16 value columns x 128, as accumulators; in bf16 these are the A operand of
- * U~ = U - W S, whose transpose is again an A operand for S += K^T U~. Warps 2 and 3 make the
- * outputs of the chunk before from what the chain left in shared memory. Tiles arrive by cp.async:
- * a chunk ahead and one barrier a chunk with VL_STAGES 2; with 1, for cards with less shared
- * memory, they are waited for. f32 state, bf16 products with f32 sums. twin: token recurrence in
- * tests/kernels; relative RMS <= 1e-2 */
+ *
+ * - c bf16 [n_tok, VL_CD]; wu, pm, par as delta_prep gives them; same chunks
+ * - state f32 [VL_HV, 128 (key), 128 (value)]: read (zeros instead when fresh), then written
+ * - p bf16 [n_tok, VL_P_STRIDE], ring bf16 [4, VL_CD]: the last rows of p go into the ring (see
+ *   delta_conv)
+ * - o bf16 [n_tok, VL_HV, 128]
+ * - grid (4, VL_HV), block 128, dynamic shared memory VL_SHARED bytes; a block has 32 value
+ *   columns of one head
+ * - Everything is transposed: warps 0 and 1 ("chain") hold S^T, 16 value columns x 128, as
+ *   accumulators; in bf16 these are the A operand of U~ = U - W S, whose transpose is again an A
+ *   operand for S += K^T U~. Warps 2 and 3 make the outputs of the chunk before from what the
+ *   chain left in shared memory. Tiles arrive by cp.async: a chunk ahead and one barrier a chunk
+ *   with VL_STAGES 2; with 1, for cards with less shared memory, they are waited for.
+ * - f32 state, bf16 products with f32 sums. twin: token recurrence in tests/kernels; relative RMS
+ *   <= 1e-2 */
 #include "vl.cuh"
 
 constexpr int KD = VL_HK * 128, CD = 2 * KD + VL_HV * 128, R = VL_HV / VL_HK;

@@ -1,13 +1,17 @@
 /* delta_conv: prefill of a linear layer, first part: causal conv over 4 tokens, SiLU, norms of q
- * and k; and the gates. p bf16 [n_tok, VL_P_STRIDE]: q VL_HK x 128, k VL_HK x 128, v VL_HV x 128, z
- * VL_HV x 128, b VL_HV, a VL_HV conv_w f32 [VL_CD, 4] (tap 3 is the current token); neg_a f32
- * [VL_HV] = -exp(A_log); dt_bias f32 [VL_HV] ring bf16 [4, VL_CD]: row p mod 4 is position p of
- * this sequence's layer; read for positions before pos0 (0 before 0) c bf16 [n_tok, VL_CD]: v as it
- * is, k with unit length, q with length 128^-0.5 g f32 [n_tok, VL_HV]: log of the decay (<= 0);
- * beta f32 [n_tok, VL_HV] grid (ceil(n_tok / 16), ceil((2 VL_HK + VL_HV + 1) / 8)), block 256: a
- * warp takes 16 tokens of one head, four channels a lane; the last "head" is the gates. f32 math,
- * one rounding. twin: delta_conv in tests/kernels; max |d| <= 1e-6 + 8e-3 |ref| pos0: position of
- * the first token */
+ * and k; and the gates.
+ *
+ * - p bf16 [n_tok, VL_P_STRIDE]: q VL_HK x 128, k VL_HK x 128, v VL_HV x 128, z VL_HV x 128, b
+ *   VL_HV, a VL_HV
+ * - conv_w f32 [VL_CD, 4] (tap 3 is the current token); neg_a f32 [VL_HV] = -exp(A_log); dt_bias
+ *   f32 [VL_HV]
+ * - ring bf16 [4, VL_CD]: row p mod 4 is position p of this sequence's layer; read for positions
+ *   before pos0 (0 before 0)
+ * - c bf16 [n_tok, VL_CD]: v as it is, k with unit length, q with length 128^-0.5
+ * - g f32 [n_tok, VL_HV]: log of the decay (<= 0); beta f32 [n_tok, VL_HV]
+ * - grid (ceil(n_tok / 16), ceil((2 VL_HK + VL_HV + 1) / 8)), block 256: a warp takes 16 tokens of
+ *   one head, four channels a lane; the last "head" is the gates; pos0: position of the first token
+ * - f32 math, one rounding. twin: delta_conv in tests/kernels; max |d| <= 1e-6 + 8e-3 |ref| */
 #include "vl.cuh"
 
 constexpr int KD = VL_HK * 128, CD = 2 * KD + VL_HV * 128, HEADS = 2 * VL_HK + VL_HV, TILE = 16;

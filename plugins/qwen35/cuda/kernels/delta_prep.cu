@@ -1,14 +1,17 @@
 /* delta_prep: prefill of a linear layer, second part, parallel over chunks of up to 64 tokens and
- * value heads: what the recurrence over chunks needs and no state enters. c bf16 [n_tok, VL_CD]
- * (from delta_conv); g, beta f32 [n_tok, VL_HV] chunk i covers tokens max(0, 64 i - skew) ..
- * min(n_tok, 64 (i + 1) - skew): the grid of absolute positions Out, for each (chunk, value head):
- * wu bf16: -W [64][128], then U [64][128]; pm bf16 [64][64]: P; par f32 [132]: e^gamma [64],
- *   e^(gamma_last - gamma) [64], e^gamma_last
- *   L_ij = beta_i e^(gamma_i - gamma_j) k_i.k_j (j < i), T = (I + L)^-1, U = T diag(beta) V, W = T
- * diag(beta e^gamma) K, P_ij = e^(gamma_i - gamma_j) q_i.k_j (j <= i). Tokens past the end count as
- * k = q = v = 0, beta = 0, g = 0. grid (n_chunks, VL_HV), block 128, dynamic shared memory
- * VL_SHARED bytes bf16 products with f32 sums; gamma, L and the inverse in f32. twin: the token
- * recurrence in tests/kernels (delta_chunk) */
+ * value heads: what the recurrence over chunks needs and no state enters.
+ *
+ * - c bf16 [n_tok, VL_CD] (from delta_conv); g, beta f32 [n_tok, VL_HV]
+ * - chunk i covers tokens max(0, 64 i - skew) .. min(n_tok, 64 (i + 1) - skew): the grid of
+ *   absolute positions
+ * - Out, for each (chunk, value head): wu bf16: -W [64][128], then U [64][128]; pm bf16 [64][64]:
+ *   P; par f32 [132]: e^gamma [64], e^(gamma_last - gamma) [64], e^gamma_last
+ * - L_ij = beta_i e^(gamma_i - gamma_j) k_i.k_j (j < i), T = (I + L)^-1, U = T diag(beta) V,
+ *   W = T diag(beta e^gamma) K, P_ij = e^(gamma_i - gamma_j) q_i.k_j (j <= i). Tokens past the end
+ *   count as k = q = v = 0, beta = 0, g = 0.
+ * - grid (n_chunks, VL_HV), block 128, dynamic shared memory VL_SHARED bytes
+ * - bf16 products with f32 sums; gamma, L and the inverse in f32. twin: the token recurrence in
+ *   tests/kernels (delta_chunk) */
 #include "vl.cuh"
 
 constexpr int KD = VL_HK * 128, CD = 2 * KD + VL_HV * 128, R = VL_HV / VL_HK, LS = 68;

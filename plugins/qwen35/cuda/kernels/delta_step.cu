@@ -1,14 +1,17 @@
 /* delta_step: one token of a linear layer, all behind its input projections: conv, SiLU, norms,
- * gates, the gated delta rule, gated norm. p bf16 [n_rows, VL_P_STRIDE] and conv_w, neg_a, dt_bias
- * as in delta_conv; norm_w f32 [128] row_slot, row_pos i32 [n_rows] (slot -1: the row is skipped)
- * state f32 [slots][VL_LINEAR_LAYERS][VL_HV][128 (key)][128 (value)]; ring bf16
- * [slots][VL_LINEAR_LAYERS][4][VL_CD]: row pos mod 4 is written, the three before are read, so
- * nobody reads what another block writes; layer: of the linear ones n bf16 [n_rows, VL_HV, 128]
- * grid (VL_HV, n_rows), block 512: a warp has eight key rows of the state, a lane four value
- * columns S' k and S' q are taken in one pass over the decayed state: o = S' q + (k.q) u f32 math,
- * one rounding at the store. moves 131072 bytes of state a block. twin: delta_step in
- * tests/kernels; relative RMS
- * <= 4e-3 (out, bf16), 1e-5 (state) */
+ * gates, the gated delta rule, gated norm.
+ *
+ * - p bf16 [n_rows, VL_P_STRIDE] and conv_w, neg_a, dt_bias as in delta_conv; norm_w f32 [128]
+ * - row_slot, row_pos i32 [n_rows] (slot -1: the row is skipped)
+ * - state f32 [slots][VL_LINEAR_LAYERS][VL_HV][128 (key)][128 (value)]; ring bf16
+ *   [slots][VL_LINEAR_LAYERS][4][VL_CD]: row pos mod 4 is written, the three before are read, so
+ *   nobody reads what another block writes; layer: of the linear ones
+ * - n bf16 [n_rows, VL_HV, 128]
+ * - grid (VL_HV, n_rows), block 512: a warp has eight key rows of the state, a lane four value
+ *   columns
+ * - S' k and S' q are taken in one pass over the decayed state: o = S' q + (k.q) u
+ * - f32 math, one rounding at the store. moves 131072 bytes of state a block. twin: delta_step in
+ *   tests/kernels; relative RMS <= 4e-3 (out, bf16), 1e-5 (state) */
 #include "vl.cuh"
 
 constexpr int KD = VL_HK * 128, CD = 2 * KD + VL_HV * 128, R = VL_HV / VL_HK, WARPS = 16, ROWS = 8;

@@ -1,8 +1,12 @@
-/* embed: x[t, :] = emb[ids[t], :]; and what the first norm needs, as thin_matmul leaves it behind a
- * layer ids i32 [n_tok] (an id below 0: the row is left as it is); emb bf16 [vocabulary,
- * VL_HIDDEN]; x f32 [n_tok, VL_HIDDEN] norm_w f32 [VL_HIDDEN] or NULL: nothing more is left; xn
- * bf16 [n_tok, VL_HIDDEN]; ss f32 [n_tok, VL_HIDDEN / 8] grid (n_tok), block 256; VL_HIDDEN % 8 ==
- * 0. exact but for xn (one rounding). moves 6 n_tok VL_HIDDEN bytes */
+/* embed: x[t, :] = emb[ids[t], :]; and what the first norm needs, as thin_matmul leaves it behind
+ * a layer
+ *
+ * - ids i32 [n_tok] (an id below 0: the row is left as it is); emb bf16 [vocabulary, VL_HIDDEN]; x
+ *   f32 [n_tok, VL_HIDDEN]
+ * - norm_w f32 [VL_HIDDEN] or NULL: nothing more is left; xn bf16 [n_tok, VL_HIDDEN]; ss f32
+ *   [n_tok, VL_HIDDEN / 8]
+ * - grid (n_tok), block 256; VL_HIDDEN % 8 == 0. exact but for xn (one rounding). moves 6 n_tok
+ *   VL_HIDDEN bytes */
 #include "vl.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,8 +1,10 @@
 /* gated_norm: n = o * rsqrt(mean(o^2) + VL_EPS) * w * silu(z), per value head of 128
- * o bf16 [n_tok, VL_HV, 128]; z bf16 [n_tok, VL_Z_STRIDE] from column 0 of the pointer given; w f32
- * [128]; n bf16 like o (may be o) grid (ceil(n_tok VL_HV / 16)), block 256, 16 lanes a head. f32
- * math, one rounding. moves 6 n_tok VL_HV 128 bytes twin: gated_norm in tests/kernels; max |d| <=
- * 1e-6 + 4e-3 |ref| */
+ *
+ * - o bf16 [n_tok, VL_HV, 128]; z bf16 [n_tok, VL_Z_STRIDE] from column 0 of the pointer given; w
+ *   f32 [128]; n bf16 like o (may be o)
+ * - grid (ceil(n_tok VL_HV / 16)), block 256, 16 lanes a head. f32 math, one rounding. moves 6
+ *   n_tok VL_HV 128 bytes
+ * - twin: gated_norm in tests/kernels; max |d| <= 1e-6 + 4e-3 |ref| */
 #include "vl.cuh"
 
 __device__ __forceinline__ float gate(float z)

@@ -1,12 +1,16 @@
-/* logits_scan: one pass over the logits, VL_PARTS parts a row: raw sums for log probabilities, then
- * masks, bans, biases, penalties and temperature, the best id, and the best with Gumbel noise (what
- * is drawn when nothing is cut). logits f32 [n_rows, VL_VOCAB]; work f32 alike: written for rows
- * whose sampling cuts (top_k, top_p, min_p) row_slot i32 [n_rows] (-1: skipped), row_pos i32:
- * position of the token just read place i32 [n_rows]: place in the step's results and masks;
- * has_mask i32 [n_rows] slots: slot.cuh; counts u32 [slots, VL_VOCAB] (mark_ids); bias_ids i32,
- * bias f32 [slots, VL_SLOT_BIAS] masks: pinned memory, VL_RING_SLOTS records of mask_bytes, each:
- * u32 [VL_ROWS][VL_MASK_WORDS] current u32: the step's record; parts [n_rows, VL_PARTS] grid
- * (VL_PARTS, n_rows), block 256. f32 math. twin: plugins/common/cpu/sampling.c */
+/* logits_scan: one pass over the logits, VL_PARTS parts a row: raw sums for log probabilities,
+ * then masks, bans, biases, penalties and temperature, the best id, and the best with Gumbel noise
+ * (what is drawn when nothing is cut).
+ *
+ * - logits f32 [n_rows, VL_VOCAB]; work f32 alike: written for rows whose sampling cuts (top_k,
+ *   top_p, min_p)
+ * - row_slot i32 [n_rows] (-1: skipped), row_pos i32: position of the token just read
+ * - place i32 [n_rows]: place in the step's results and masks; has_mask i32 [n_rows]
+ * - slots: slot.cuh; counts u32 [slots, VL_VOCAB] (mark_ids); bias_ids i32, bias f32 [slots,
+ *   VL_SLOT_BIAS]
+ * - masks: pinned memory, VL_RING_SLOTS records of mask_bytes, each: u32 [VL_ROWS][VL_MASK_WORDS]
+ * - current u32: the step's record; parts [n_rows, VL_PARTS]
+ * - grid (VL_PARTS, n_rows), block 256. f32 math. twin: plugins/common/cpu/sampling.c */
 #include "sample.cuh"
 
 __shared__ float z[PART];

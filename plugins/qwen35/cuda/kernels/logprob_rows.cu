@@ -1,7 +1,8 @@
 /* logprob_rows: log probabilities of given ids (the next ids of a prompt), and the k best.
- * logits f32 [n_rows, VL_VOCAB]; next_ids i32 [n_rows] (pinned memory); out: pinned, [n_rows][1 +
- * k] of (id, log probability) grid (n_rows), block 1024. f32 math. twin: vl_sampler_logprobs in
- * plugins/common/cpu */
+ *
+ * - logits f32 [n_rows, VL_VOCAB]; next_ids i32 [n_rows] (pinned memory); out: pinned, [n_rows][1
+ *   + k] of (id, log probability)
+ * - grid (n_rows), block 1024. f32 math. twin: vl_sampler_logprobs in plugins/common/cpu */
 #include "select.cuh"
 
 struct entry {

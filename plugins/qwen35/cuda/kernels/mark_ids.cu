@@ -1,6 +1,8 @@
 /* mark_ids: notes for the penalties which ids a sequence has read and written.
- * ids i32 [n]; counts u32 [VL_VOCAB] of one slot: bit 31: in the prompt, below it: times in the
- * output grid (ceil(n / 256)), block 256 */
+ *
+ * - ids i32 [n]; counts u32 [VL_VOCAB] of one slot: bit 31: in the prompt, below it: times in the
+ *   output
+ * - grid (ceil(n / 256)), block 256 */
 #include "vl.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,9 +1,11 @@
 /* prefill_begin: names the tokens of a prompt piece for the kernels after it, and moves its
- * sequence's position. ids_in i32 [n_tok] (pinned memory); out: ids, tok_slot, tok_pos i32 [n_tok]
- * slots: records of slot.cuh; the position becomes pos0 + n_tok
- * last i32 [6]: the row that samples behind the piece, laid out like a row of step_begin: slot,
- * slot, position of its last token, unused, place in the results, mask grid (ceil(n_tok / 256)),
- * block 256 */
+ * sequence's position.
+ *
+ * - ids_in i32 [n_tok] (pinned memory); out: ids, tok_slot, tok_pos i32 [n_tok]
+ * - slots: records of slot.cuh; the position becomes pos0 + n_tok
+ * - last i32 [6]: the row that samples behind the piece, laid out like a row of step_begin: slot,
+ *   slot, position of its last token, unused, place in the results, mask
+ * - grid (ceil(n_tok / 256)), block 256 */
 #include "vl.cuh"
 #include "slot.cuh"
 

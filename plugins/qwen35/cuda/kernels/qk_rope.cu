@@ -1,11 +1,14 @@
 /* qk_rope: for each token the query and key heads are normed and rotated; k and v go into the KV
- * pages. p bf16 [n_tok, VL_P_STRIDE]: VL_NQ x (query 256, gate 256), then VL_NKV keys, VL_NKV
- * values qw, kw f32 [256] (1 + the stored weights); rope f32 [context, 32] (cos, sin) pairs
- * tok_slot, tok_pos i32 [n_tok] (slot -1: the row is skipped); tables i32 [slots, VL_MAX_PAGES]
- * q bf16 [n_tok, VL_NQ, 256]; kv: pages of 64 tokens, each [VL_FULL_LAYERS][K, V][VL_NKV][64][256]
- * bf16; layer: of the full ones grid (n_tok, ceil((VL_NQ + 2 VL_NKV) / 8)), block 256: a warp a
- * head, eight dims a lane. Dims i and i + 32 of the first 64 rotate. f32 math, one rounding. twin:
- * qk_rope in tests/kernels; max |d| <= 1e-6 + 8e-3 |ref| */
+ * pages.
+ *
+ * - p bf16 [n_tok, VL_P_STRIDE]: VL_NQ x (query 256, gate 256), then VL_NKV keys, VL_NKV values
+ * - qw, kw f32 [256] (1 + the stored weights); rope f32 [context, 32] (cos, sin) pairs
+ * - tok_slot, tok_pos i32 [n_tok] (slot -1: the row is skipped); tables i32 [slots, VL_MAX_PAGES]
+ * - q bf16 [n_tok, VL_NQ, 256]; kv: pages of 64 tokens, each [VL_FULL_LAYERS][K,
+ *   V][VL_NKV][64][256] bf16; layer: of the full ones
+ * - grid (n_tok, ceil((VL_NQ + 2 VL_NKV) / 8)), block 256: a warp a head, eight dims a lane. Dims
+ *   i and i + 32 of the first 64 rotate. f32 math, one rounding. twin: qk_rope in tests/kernels;
+ *   max |d| <= 1e-6 + 8e-3 |ref| */
 #include "vl.cuh"
 
 constexpr int HEADS = VL_NQ + 2 * VL_NKV;

@@ -1,7 +1,9 @@
 /* rms_norm: y[t] = x[t] * rsqrt(mean(x[t]^2) + VL_EPS) * w   (w holds 1 + the stored weight)
- * x f32 [n_tok, VL_HIDDEN] (the residual); w f32 [VL_HIDDEN]; y bf16 [n_tok, VL_HIDDEN]
- * grid (n_tok), block 256; VL_HIDDEN % 4 == 0. f32 math, one rounding at the store. moves 6 n_tok
- * VL_HIDDEN bytes twin: rms_norm in tests/kernels; max |d| <= 1e-6 + 4e-3 |ref| */
+ *
+ * - x f32 [n_tok, VL_HIDDEN] (the residual); w f32 [VL_HIDDEN]; y bf16 [n_tok, VL_HIDDEN]
+ * - grid (n_tok), block 256; VL_HIDDEN % 4 == 0. f32 math, one rounding at the store. moves 6
+ *   n_tok VL_HIDDEN bytes
+ * - twin: rms_norm in tests/kernels; max |d| <= 1e-6 + 4e-3 |ref| */
 #include "vl.cuh"
 
 constexpr int VECS = VL_HIDDEN / 4, EACH = (VECS + 255) / 256;

@@ -1,11 +1,14 @@
 /* sample_pick: the token of each row from what logits_scan left; cuts (min_p, top_k, top_p) where
  * they are asked for; log probabilities; then the sequence's record: position, pending id, stop;
- * and the result into pinned memory. logits, work f32 [n_rows, VL_VOCAB]; row_slot, row_real,
- * row_pos, place i32 [n_rows] (step_begin); parts as in logits_scan results: pinned memory,
- * VL_RING_SLOTS records of result_bytes, each vl_row_out [VL_ROWS]; current u32: the step's record
- * grid (n_rows), block 1024. Borders are found by radix selection on the values' bits, masses in
- * whole numbers (2^-40), so that a draw does not depend on the order of additions. twin:
- * plugins/common/cpu/sampling.c */
+ * and the result into pinned memory.
+ *
+ * - logits, work f32 [n_rows, VL_VOCAB]; row_slot, row_real, row_pos, place i32 [n_rows]
+ *   (step_begin); parts as in logits_scan
+ * - results: pinned memory, VL_RING_SLOTS records of result_bytes, each vl_row_out [VL_ROWS];
+ *   current u32: the step's record
+ * - grid (n_rows), block 1024. Borders are found by radix selection on the values' bits, masses in
+ *   whole numbers (2^-40), so that a draw does not depend on the order of additions. twin:
+ *   plugins/common/cpu/sampling.c */
 #include "select.cuh"
 
 __shared__ part_out row_out;

@@ -1,12 +1,16 @@
 /* step_begin: takes the next step's orders from pinned memory: page-table entries, and the rows
- * that decode. orders: VL_RING_SLOTS records of order_bytes; each: i32 n_pages, n_rows, 2 unused,
- * then vl_page_entry [VL_STEP_PAGES], then i32 [VL_ROWS] each: slots, places in the results,
- * whether there is a mask counter u64: steps begun so far, tells the record; raised when `advance`
- * tables i32 [slots, VL_MAX_PAGES]; slots: the records of slot.cuh
- * rows i32 [6][VL_ROWS]: slot or -1 when there is nothing to do (frozen, unused), slot or -1
- * (unused), position, id to read or -1, place in the results, mask (kernels of many blocks must not
- * look into pinned memory themselves: each look is a trip over the bus) current u32: record of this
- * step, for the kernels after it grid (1), block 256 */
+ * that decode.
+ *
+ * - orders: VL_RING_SLOTS records of order_bytes; each: i32 n_pages, n_rows, 2 unused, then
+ *   vl_page_entry [VL_STEP_PAGES], then i32 [VL_ROWS] each: slots, places in the results, whether
+ *   there is a mask
+ * - counter u64: steps begun so far, tells the record; raised when `advance`
+ * - tables i32 [slots, VL_MAX_PAGES]; slots: the records of slot.cuh
+ * - rows i32 [6][VL_ROWS]: slot or -1 when there is nothing to do (frozen, unused), slot or -1
+ *   (unused), position, id to read or -1, place in the results, mask (kernels of many blocks must
+ *   not look into pinned memory themselves: each look is a trip over the bus)
+ * - current u32: record of this step, for the kernels after it
+ * - grid (1), block 256 */
 #include "vl.cuh"
 #include "slot.cuh"
 

@@ -1,7 +1,9 @@
 /* swiglu: h[t, i] = silu(gate[t, i]) * up[t, i]
- * gu bf16 [n_tok, 2 VL_INNER], gate and up in turns of eight columns; h bf16 [n_tok, VL_INNER]
- * grid (ceil(VL_INNER / 8 / 256), n_tok), block 256; VL_INNER % 8 == 0. f32 math, one rounding.
- * moves 6 n_tok VL_INNER bytes twin: swiglu in tests/kernels; max |d| <= 1e-6 + 4e-3 |ref| */
+ *
+ * - gu bf16 [n_tok, 2 VL_INNER], gate and up in turns of eight columns; h bf16 [n_tok, VL_INNER]
+ * - grid (ceil(VL_INNER / 8 / 256), n_tok), block 256; VL_INNER % 8 == 0. f32 math, one rounding.
+ *   moves 6 n_tok VL_INNER bytes
+ * - twin: swiglu in tests/kernels; max |d| <= 1e-6 + 4e-3 |ref| */
 #include "vl.cuh"
 
 static_assert(VL_INNER % 8 == 0, "shape");

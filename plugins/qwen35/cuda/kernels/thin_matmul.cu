@@ -1,17 +1,23 @@
 /* thin_matmul: Y[b, n] = sum_k X[b, k] W[n, k] for up to VL_B (8 or 16) rows b, weights read once,
- * straight from row-major order. w bf16 [VL_N, VL_K]; x bf16 [n_rows, VL_K]; all 16-byte aligned
- * RMSNorm costs no kernel of its own here: who makes the residual (mode 1) also leaves xn =
- * bf16(residual * norm_w), [b, VL_N], and the sum of squares of each eight columns, ss f32 [b, VL_N
- * / 8]; who reads such an x scales its sums by 1 / rms, from ss_in f32 [b, VL_K / 8]. norm_w (with
- * xn, ss) and ss_in may be NULL: then there is nothing to leave, or x is already normed y by
- * VL_MODE: 0 bf16 [b, VL_N]; 1 f32 [b, VL_N] += (the residual); 2 bf16 [b, VL_N / 2] = silu(gate) *
- * up, where rows of W are gate and up in turns of eight; 3 f32 [b, VL_N] grid (ceil(VL_N / (8
- * VL_GROUPS))), block 32 VL_WARPS; VL_K % 64 == 0, VL_N % 8 == 0 (16 in mode 2) The rows of X are
- * the M side of the tensor-core product, eight weight rows the N side; a block's warps split K in
- * chunks of 64 and their sums meet in shared memory in fixed order, so a row's result does not
- * depend on the other rows. The order of k inside a chunk is permuted alike in both operands: a
- * lane's 16 bytes serve two products. f32 accumulation. moves 2 VL_N VL_K bytes. twin: matmul in
- * tests/kernels; relative RMS <= 4e-3 (one bf16 rounding) */
+ * straight from row-major order.
+ *
+ * - w bf16 [VL_N, VL_K]; x bf16 [n_rows, VL_K]; all 16-byte aligned
+ * - RMSNorm costs no kernel of its own here: who makes the residual (mode 1) also leaves xn =
+ *   bf16(residual * norm_w), [b, VL_N], and the sum of squares of each eight columns, ss f32 [b,
+ *   VL_N / 8]; who reads such an x scales its sums by 1 / rms, from ss_in f32 [b, VL_K / 8].
+ *   norm_w (with xn, ss) and ss_in may be NULL: then there is nothing to leave, or x is already
+ *   normed
+ * - y by VL_MODE: 0 bf16 [b, VL_N]; 1 f32 [b, VL_N] += (the residual); 2 bf16 [b, VL_N / 2] =
+ *   silu(gate) * up, where rows of W are gate and up in turns of eight; 3 f32 [b, VL_N]
+ * - grid (ceil(VL_N / (8 VL_GROUPS))), block 32 VL_WARPS; VL_K % 64 == 0, VL_N % 8 == 0 (16 in
+ *   mode 2)
+ * - The rows of X are the M side of the tensor-core product, eight weight rows the N side; a
+ *   block's warps split K in chunks of 64 and their sums meet in shared memory in fixed order, so
+ *   a row's result does not depend on the other rows.
+ * - The order of k inside a chunk is permuted alike in both operands: a lane's 16 bytes serve two
+ *   products.
+ * - f32 accumulation. moves 2 VL_N VL_K bytes. twin: matmul in tests/kernels; relative RMS <= 4e-3
+ *   (one bf16 rounding) */
 #include "vl.cuh"
 
 constexpr int CHUNKS = VL_K / 64;

@@ -1,0 +1,5 @@
+if(TARGET poppy_parts)
+    foreach(subject sse text input markdown flower view files fuzz)
+        vl_test(unit.poppy_${subject} test_poppy_${subject}.c poppy_kit.c LIBS poppy_parts LABELS unit)
+    endforeach()
+endif()
