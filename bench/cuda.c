@@ -177,7 +177,18 @@ static double first_token(struct bench *b, uint64_t n)
     return best;
 }
 
-/* 32k tokens restored from a snapshot and 50 new ones. */
+static double move(struct bench *b, vl_snapshot *shot, int32_t tier)
+{
+    const double t0 = now_ms();
+    uint64_t ticket;
+    if (b->snap->move(b->m, shot, tier, &ticket, &err) != VL_OK ||
+        b->snap->moved(b->m, ticket, -1, &err) != VL_OK)
+        die("move");
+    return now_ms() - t0;
+}
+
+/* 32k tokens restored from a snapshot and 50 new ones; then the snapshot's way to host memory (the
+ * first time with locking it) and back. */
 static double restored(struct bench *b)
 {
     enum { OLD = 32768 };
@@ -200,6 +211,15 @@ static double restored(struct bench *b)
         best = ms < best ? ms : best;
         b->api->sequence_end(b->m, s);
     }
+    vl_snapshot_info info = {.struct_size = sizeof(info)};
+    b->snap->info(b->m, shot, &info);
+    double out[2], back[2];
+    for (int i = 0; i < 2; i++) {
+        out[i] = move(b, shot, VL_TIER_HOST);
+        back[i] = move(b, shot, VL_TIER_DEVICE);
+    }
+    (void)printf("snapshot of %.0f MB       out %.1f ms (first %.1f), back %.1f ms\n",
+                 (double)(info.own_bytes + info.shared_bytes) * 1e-6, out[1], out[0], back[1]);
     (void)b->snap->drop(b->m, shot);
     return best;
 }

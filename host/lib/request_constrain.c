@@ -1,5 +1,6 @@
-/* host/lib/request_constrain.c: what constrains a request's answer, made on a worker once its prompt is rendered: its response_format,
- * the chat format's constraint on calls, or either of both. Knows no markup: what a call looks like comes from the chat format. */
+/* host/lib/request_constrain.c: what constrains a request's answer, made on a worker once its
+ * prompt is rendered: its response_format, the chat format's constraint on calls, or either of
+ * both. Knows no markup: what a call looks like comes from the chat format. */
 #include "host/lib/constrain/constrain.h"
 
 #include <stdlib.h>
@@ -36,8 +37,8 @@ static void put_member(vl_buf *out, vl_json body, const char *name)
     vl_buf_append(out, raw.ptr, raw.len);
 }
 
-/* With tools and a free choice the answer may be calls instead of content. Their form is what the chat format says of calls that
- * must come: of a short prompt with the same tools. */
+/* With tools and a free choice the answer may be calls instead of content. Their form is what the
+ * chat format says of calls that must come: of a short prompt with the same tools. */
 static vl_status render_calls(const vl_engine *e, const vl_request *r, vl_chat_prompt **out,
                               vl_error *err)
 {

@@ -2,6 +2,8 @@
  * supported is refused by name. */
 #include "tests/unit/vl_test.h"
 
+#include <time.h>
+
 #include "tests/unit/constrain_kit.h"
 
 struct row {
@@ -362,6 +364,47 @@ static void test_hostile_schemas_are_bounded(void **state)
     vl_buf_fini(&b);
 }
 
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Small texts that would take hours if each look-up were made. */
+static void test_work_is_bounded(void **state)
+{
+    struct kit *k = kit_open("poppyseed");
+    vl_buf b = VL_BUF_INIT;
+    vl_error err;
+    char field[248];
+    double t0 = seconds();
+
+    (void)state;
+    vl_buf_puts(&b, "{\"properties\":{"); /* thousands of properties, thousands of choices */
+    for (int i = 0; i < 4000; i++)
+        vl_buf_printf(&b, "%s\"p%d\":{}", i > 0 ? "," : "", i);
+    vl_buf_puts(&b, "},\"allOf\":[");
+    for (int i = 0; i < 11; i++)
+        vl_buf_printf(&b, "%s{\"anyOf\":[{\"required\":[\"a%d\"]},{\"required\":[\"b%d\"]}]}",
+                      i > 0 ? "," : "", i, i);
+    vl_buf_puts(&b, "]}");
+    kit_refused(k, b.ptr, &err, field);
+    assert_non_null(strstr(err.text, "steps"));
+    vl_buf_clear(&b);
+    vl_buf_puts(&b, "{\"prefixItems\":[{}"); /* references among thousands of definitions */
+    for (int i = 0; i < 15000; i++)
+        vl_buf_printf(&b, ",{\"$ref\":\"#/$defs/d%d\"}", i);
+    vl_buf_puts(&b, "],\"$defs\":{\"e\":{}");
+    for (int i = 0; i < 15000; i++)
+        vl_buf_printf(&b, ",\"d%d\":{\"type\":\"null\",\"title\":\"%d\"}", i, i);
+    vl_buf_puts(&b, "}}");
+    kit_refused(k, b.ptr, &err, field);
+    assert_non_null(strstr(err.text, "steps"));
+    vl_buf_fini(&b);
+    assert_true(seconds() - t0 < 30);
+}
+
 /* Readings that double with each level: the request fails with a reason, or goes on; nothing hangs.
  */
 static void test_ambiguous_schema_fails_soon(void **state)
@@ -435,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_unknown_keyword_is_named_with_its_path),
         cmocka_unit_test(test_response_format_forms),
         cmocka_unit_test(test_hostile_schemas_are_bounded),
+        cmocka_unit_test(test_work_is_bounded),
         cmocka_unit_test(test_ambiguous_schema_fails_soon),
         cmocka_unit_test(test_recursion_ends_at_the_depth_limit),
     };

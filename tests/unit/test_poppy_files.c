@@ -96,6 +96,8 @@ static void test_session_bad_names_and_files_are_refused(void **state)
     assert_int_equal(vl_session_load(&s, ".x", &err), VL_E_INVALID);
     assert_int_not_equal(vl_session_load(&s, "absent", &err), VL_OK);
     assert_int_equal(vl_session_rename(&s, "first", &err), VL_OK);
+    assert_int_equal(vl_session_rename(&s, "garden", &err), VL_E_INVALID); /* another one's */
+    assert_string_equal(s.name.ptr, "first");
     put(".local/share/poppy/chats/bad.json", "{\"messages\": [{\"role\": \"user\"}]}");
     assert_int_equal(vl_session_load(&s, "bad", &err), VL_E_FORMAT);
     assert_non_null(strstr(err.text, "bad.json"));
@@ -148,6 +150,7 @@ static void test_settings_file_has_only_changes(void **state)
     assert_int_equal(vl_settings_param(&a, "top_p", "0.9", &err), VL_OK);
     assert_int_equal(vl_settings_param(&a, "top_p", "", &err), VL_OK);
     assert_int_equal(vl_settings_param(&a, "temprature", "1", &err), VL_E_NOT_FOUND);
+    assert_int_equal(vl_settings_param(&a, "min_p", "much", &err), VL_E_INVALID);
     assert_int_equal(vl_settings_save(&a, &err), VL_OK);
     snprintf(path, sizeof(path), "%s/.config/poppy/settings.json", home);
     assert_int_equal(vl_file_read(path, 1 << 20, &file, &err), VL_OK);

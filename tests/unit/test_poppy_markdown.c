@@ -106,6 +106,26 @@ static void test_markdown_narrow_columns_lose_nothing(void **state)
     }
 }
 
+static void test_markdown_deep_nesting_keeps_the_words(void **state)
+{
+    static const char *const nests[] = {"> ", "- ", "> - ", "1. > - "};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(nests) / sizeof(nests[0]); i++) {
+        struct vl_markdown m;
+        vl_buf text = VL_BUF_INIT;
+
+        for (int k = 0; k < 150; k++)
+            vl_buf_puts(&text, nests[i]);
+        vl_buf_puts(&text, "deepword\n\nafterword");
+        render(&m, text.ptr, 11, 40);
+        assert_non_null(strstr(m.doc.span.text.ptr, "deepword"));
+        assert_non_null(strstr(m.doc.span.text.ptr, "afterword"));
+        vl_markdown_fini(&m);
+        vl_buf_fini(&text);
+    }
+}
+
 /* Seconds to render a text of n lines that comes line by line. */
 static double cost(const char *line, size_t n)
 {
@@ -147,6 +167,7 @@ int main(void)
         cmocka_unit_test(test_markdown_growing_text_gives_the_same_lines),
         cmocka_unit_test(test_markdown_styles_mark_bold_and_code),
         cmocka_unit_test(test_markdown_narrow_columns_lose_nothing),
+        cmocka_unit_test(test_markdown_deep_nesting_keeps_the_words),
         cmocka_unit_test(test_markdown_long_answers_cost_in_proportion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

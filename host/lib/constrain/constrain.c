@@ -1,8 +1,8 @@
-/* host/lib/constrain/constrain.c: from a request's fields to a compiled constraint, kept for the next request that says the same; and
- * the state of each choice.
+/* host/lib/constrain/constrain.c: from a request's fields to a compiled constraint, kept for the
+ * next request that says the same; and the state of each choice.
  *
- * A compiled constraint is shared by all requests that use it; its lock is held for the length of one mask or step. The engine thread is
- * nearly always alone there. */
+ * A compiled constraint is shared by all requests that use it; its lock is held for the length of
+ * one mask or step. The engine thread is nearly always alone there. */
 #include "host/lib/constrain/constrain.h"
 
 #include <pthread.h>
@@ -19,8 +19,8 @@
 
 enum {
     JSON_DEPTH = 200,
-    KEPT_MAX = 16,  /* compiled constraints that nobody uses at the moment */
-    LINES_MAX = 2   /* line ends between a thought and the answer */
+    KEPT_MAX = 16, /* compiled constraints that nobody uses at the moment */
+    LINES_MAX = 2  /* line ends between a thought and the answer */
 };
 
 struct compiled {
@@ -107,7 +107,8 @@ void vl_vocabulary_destroy(vl_vocabulary *v)
 
 /* ---- compiling ---- */
 
-/* The schema that a response_format asks for. *text: none is asked for; schema.node NULL: any object. */
+/* The schema that a response_format asks for. *text: none is asked for; schema.node NULL: any
+ * object. */
 static vl_status find_schema(vl_json f, vl_json *schema, const char **path, bool *text,
                              vl_error *err)
 {
@@ -123,7 +124,8 @@ static vl_status find_schema(vl_json f, vl_json *schema, const char **path, bool
                             "response_format.type: want text, json_object or json_schema");
     if (vl_json_str_eq(type, "json_schema") && !vl_json_is_null(inner)) {
         if (!vl_json_is(inner, VL_JSON_OBJECT))
-            return vl_error_set(err, VL_E_INVALID, "response_format.json_schema: want an object, not %s",
+            return vl_error_set(err, VL_E_INVALID,
+                                "response_format.json_schema: want an object, not %s",
                                 vl_json_type_name(inner));
         *schema = vl_json_get(inner, "schema");
         *path = "response_format.json_schema.schema";
@@ -188,8 +190,8 @@ static vl_status check_root(const vl_grammar *g, vl_error *err)
         return vl_error_set(err, VL_E_INVALID, "response_format: no value can match the schema");
     if (height > VL_GRAMMAR_MAX_DEPTH / 2)
         return vl_error_set(err, VL_E_INVALID,
-                            "response_format: the least value nests %u deep; %d is supported", height,
-                            VL_GRAMMAR_MAX_DEPTH / 2);
+                            "response_format: the least value nests %u deep; %d is supported",
+                            height, VL_GRAMMAR_MAX_DEPTH / 2);
     return VL_OK;
 }
 
@@ -475,7 +477,8 @@ static int choice_accept(void *state, int32_t parser_state, int32_t id)
         s->set = vl_masker_step(m, s->set, id);
     }
     if (s->started && s->set != 0)
-        complete = vl_machine_complete(&m->machine, s->set) && !vl_machine_reads(&m->machine, s->set);
+        complete =
+            vl_machine_complete(&m->machine, s->set) && !vl_machine_reads(&m->machine, s->set);
     pthread_mutex_unlock(&s->k->lock);
     return complete;
 }

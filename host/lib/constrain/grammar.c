@@ -66,8 +66,12 @@ void vl_grammar_byte(vl_grammar *g, uint32_t from, uint8_t low, uint8_t high, ui
 void vl_grammar_byte_call(vl_grammar *g, uint32_t from, uint8_t low, uint8_t high, uint32_t rule,
                           uint32_t ret)
 {
-    add_edge(g, (struct vl_grammar_edge){.from = from, .target = rule, .ret = ret,
-                                         .kind = VL_EDGE_BYTE, .low = low, .high = high});
+    add_edge(g, (struct vl_grammar_edge){.from = from,
+                                         .target = rule,
+                                         .ret = ret,
+                                         .kind = VL_EDGE_BYTE,
+                                         .low = low,
+                                         .high = high});
 }
 
 void vl_grammar_empty(vl_grammar *g, uint32_t from, uint32_t target)
@@ -77,14 +81,14 @@ void vl_grammar_empty(vl_grammar *g, uint32_t from, uint32_t target)
 
 void vl_grammar_call(vl_grammar *g, uint32_t from, uint32_t rule, uint32_t ret)
 {
-    add_edge(g, (struct vl_grammar_edge){.from = from, .target = rule, .ret = ret,
-                                         .kind = VL_EDGE_EMPTY});
+    add_edge(g, (struct vl_grammar_edge){
+                    .from = from, .target = rule, .ret = ret, .kind = VL_EDGE_EMPTY});
 }
 
 void vl_grammar_token(vl_grammar *g, uint32_t from, int32_t id, uint32_t target)
 {
-    add_edge(g, (struct vl_grammar_edge){.from = from, .target = target, .token = id,
-                                         .kind = VL_EDGE_TOKEN});
+    add_edge(g, (struct vl_grammar_edge){
+                    .from = from, .target = target, .token = id, .kind = VL_EDGE_TOKEN});
 }
 
 void vl_grammar_mark_chars(vl_grammar *g, uint32_t state, uint32_t need, uint32_t more)
@@ -153,6 +157,17 @@ void vl_grammar_texts(vl_grammar *g, uint32_t from, vl_bytes *texts, size_t n, u
 
 /* ---- finishing ---- */
 
+/* The order within one state: EMPTY, BYTE by low, TOKEN. */
+static int compare_edges(const void *a, const void *b)
+{
+    static const int order[] = {[VL_EDGE_EMPTY] = 0, [VL_EDGE_BYTE] = 1, [VL_EDGE_TOKEN] = 2};
+    const struct vl_grammar_edge *x = a, *y = b;
+
+    if (x->kind != y->kind)
+        return order[x->kind] - order[y->kind];
+    return (x->low > y->low) - (x->low < y->low);
+}
+
 /* Counting sort by `from`: a state's edges become one run. */
 static bool sort_edges(vl_grammar *g)
 {
@@ -174,6 +189,13 @@ static bool sort_edges(vl_grammar *g)
     for (size_t i = 0; i < g->n_edges; i++) {
         struct vl_grammar_state *s = &g->states[g->edges[i].from];
         sorted[s->first + s->n++] = g->edges[i];
+    }
+    for (size_t i = 0; i < g->n_states; i++) {
+        struct vl_grammar_state *s = &g->states[i];
+        if (s->n > 1)
+            qsort(sorted + s->first, s->n, sizeof *sorted, compare_edges);
+        while (s->n_empty < s->n && sorted[s->first + s->n_empty].kind == VL_EDGE_EMPTY)
+            s->n_empty++;
     }
     free(g->edges);
     g->edges = sorted;
@@ -244,7 +266,8 @@ static bool make_reverse(const vl_grammar *g, struct reverse *r)
     return true;
 }
 
-/* Heights from the ends backwards: a state is looked at again when one it leads to has come down. */
+/* Heights from the ends backwards: a state is looked at again when one it leads to has come down.
+ */
 static bool find_heights(vl_grammar *g)
 {
     struct reverse r = {NULL, NULL};
@@ -286,10 +309,11 @@ static bool find_heights(vl_grammar *g)
 vl_status vl_grammar_finish(vl_grammar *g, vl_error *err)
 {
     if (g->too_large)
-        return vl_error_set(err, VL_E_INVALID,
-                            "it needs more than %d states or %d edges; counts (maxLength, maxItems, "
-                            "repetitions) make most of them",
-                            VL_GRAMMAR_MAX_STATES, VL_GRAMMAR_MAX_EDGES);
+        return vl_error_set(
+            err, VL_E_INVALID,
+            "it needs more than %d states or %d edges; counts (maxLength, maxItems, "
+            "repetitions) make most of them",
+            VL_GRAMMAR_MAX_STATES, VL_GRAMMAR_MAX_EDGES);
     if (g->failed || !sort_edges(g) || !find_heights(g))
         return vl_error_set(err, VL_E_NOMEM, "constrained output: out of memory");
     find_classes(g);

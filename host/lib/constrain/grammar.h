@@ -1,8 +1,10 @@
-/* host/lib/constrain/grammar.h: a recursive automaton over bytes: states with edges that read a byte or a token, or nothing, and that
- * may call a rule. What the schema compiler builds and the machine runs. Knows no JSON and no vocabulary.
+/* host/lib/constrain/grammar.h: a recursive automaton over bytes: states with edges that read a
+ * byte or a token, or nothing, and that may call a rule. What the schema compiler builds and the
+ * machine runs. Knows no JSON and no vocabulary.
  *
- * A rule is known by its entry state; it ends in any state marked accept, which goes on in the state its call named (`ret`).
- * Building never fails in the middle: out of memory and too large are sticky, and vl_grammar_finish tells. */
+ * A rule is known by its entry state; it ends in any state marked accept, which goes on in the
+ * state its call named (`ret`). Building never fails in the middle: out of memory and too large are
+ * sticky, and vl_grammar_finish tells. */
 #ifndef VL_CONSTRAIN_GRAMMAR_H
 #define VL_CONSTRAIN_GRAMMAR_H
 
@@ -15,7 +17,8 @@
 enum {
     VL_GRAMMAR_MAX_STATES = 200000,
     VL_GRAMMAR_MAX_EDGES = 1000000,
-    VL_GRAMMAR_MAX_DEPTH = 256 /* rules called within each other at run time: deeper values are not made */
+    VL_GRAMMAR_MAX_DEPTH =
+        256 /* rules called within each other at run time: deeper values are not made */
 };
 #define VL_GRAMMAR_NEVER UINT32_MAX /* height of a state from which no end can be reached */
 
@@ -30,9 +33,13 @@ struct vl_grammar_edge {
 };
 
 struct vl_grammar_state {
-    uint32_t first, n; /* edges, once finished */
-    uint32_t height;   /* least depth of calls on a way to the rule's end; VL_GRAMMAR_NEVER: there is none */
-    uint32_t chars;    /* index + 1 into `chars` for states between the characters of a JSON string; else 0 */
+    uint32_t first,
+        n; /* edges, once finished: those that read nothing, then BYTE by low, then TOKEN */
+    uint32_t n_empty; /* of them */
+    uint32_t height;  /* least depth of calls on a way to the rule's end; VL_GRAMMAR_NEVER: there is
+                         none */
+    uint32_t chars;   /* index + 1 into `chars` for states between the characters of a JSON string;
+                         else 0 */
     uint8_t accept, reads, reserved[2]; /* reads: has a BYTE or TOKEN edge */
 };
 
@@ -72,7 +79,8 @@ void vl_grammar_text(vl_grammar *g, uint32_t from, const char *text, size_t len,
 /* One of several texts, shared beginnings shared: sorts the array. */
 void vl_grammar_texts(vl_grammar *g, uint32_t from, vl_bytes *texts, size_t n, uint32_t target);
 
-/* Sorts the edges, finds byte classes and heights. VL_E_NOMEM, or VL_E_INVALID when it became too large. */
+/* Sorts the edges, finds byte classes and heights. VL_E_NOMEM, or VL_E_INVALID when it became too
+ * large. */
 vl_status vl_grammar_finish(vl_grammar *g, vl_error *err);
 
 #endif

@@ -7,10 +7,10 @@
 #include "base/buf.h"
 
 enum {
-    LARGE_SETS = 20000,     /* forgetting is good */
-    MAX_SETS = 200000,      /* within one mask: the grammar is hostile */
-    MAX_PAIRS = 4096,       /* in one set */
-    MAX_CONFIGS = 8000000,
+    LARGE_SETS = 20000, /* forgetting is good */
+    MAX_SETS = 40000,   /* more within one mask: the grammar is hostile */
+    MAX_PAIRS = 4096,   /* in one set */
+    MAX_CONFIGS = 2000000,
     MAX_STACKS = 2000000
 };
 
@@ -183,11 +183,8 @@ static void close_set(vl_machine *m)
             m->complete = true;
         else if (s->accept)
             add(m, m->stacks[c.stack].ret, m->stacks[c.stack].below);
-        for (uint32_t i = 0; i < s->n; i++) {
-            const struct vl_grammar_edge *e = &m->g->edges[s->first + i];
-            if (e->kind == VL_EDGE_EMPTY)
-                follow(m, e, c.stack);
-        }
+        for (uint32_t i = 0; i < s->n_empty; i++)
+            follow(m, &m->g->edges[s->first + i], c.stack);
     }
 }
 
@@ -235,8 +232,10 @@ static bool add_set(vl_machine *m, uint64_t hash)
         fail(m, VL_E_NOMEM);
         return false;
     }
-    m->sets[m->n_sets] = (struct vl_set){.first = (uint32_t)m->n_configs, .n = (uint32_t)m->n_made,
-                                         .hash = hash, .complete = m->complete};
+    m->sets[m->n_sets] = (struct vl_set){.first = (uint32_t)m->n_configs,
+                                         .n = (uint32_t)m->n_made,
+                                         .hash = hash,
+                                         .complete = m->complete};
     if (m->n_made > 0)
         memcpy(m->configs + m->n_configs, m->made, m->n_made * sizeof *m->made);
     m->n_configs += m->n_made;
@@ -309,7 +308,7 @@ void vl_machine_fini(vl_machine *m)
 
 bool vl_machine_is_large(const vl_machine *m)
 {
-    return m->n_sets > LARGE_SETS;
+    return m->n_sets > LARGE_SETS || m->n_configs > MAX_CONFIGS / 2;
 }
 
 bool vl_machine_forget(vl_machine *m, uint32_t **keep, size_t n_keep)
@@ -382,7 +381,7 @@ uint32_t vl_machine_token(vl_machine *m, uint32_t set, int32_t id)
     for (uint32_t k = 0; k < n; k++) {
         struct vl_config c = m->configs[first + k];
         const struct vl_grammar_state *s = &m->g->states[c.state];
-        for (uint32_t i = 0; i < s->n; i++) {
+        for (uint32_t i = s->n_empty; i < s->n; i++) {
             const struct vl_grammar_edge *e = &m->g->edges[s->first + i];
             if (e->kind == VL_EDGE_TOKEN && e->token == id)
                 follow(m, e, c.stack);
@@ -403,9 +402,11 @@ uint32_t vl_machine_make(vl_machine *m, uint32_t set, uint32_t byte_class)
     for (uint32_t k = 0; k < n; k++) {
         struct vl_config c = m->configs[first + k];
         const struct vl_grammar_state *s = &m->g->states[c.state];
-        for (uint32_t i = 0; i < s->n; i++) {
+        for (uint32_t i = s->n_empty; i < s->n; i++) {
             const struct vl_grammar_edge *e = &m->g->edges[s->first + i];
-            if (e->kind == VL_EDGE_BYTE && e->low <= byte && byte <= e->high)
+            if (e->kind != VL_EDGE_BYTE || e->low > byte)
+                break;
+            if (byte <= e->high)
                 follow(m, e, c.stack);
         }
     }

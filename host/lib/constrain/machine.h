@@ -1,8 +1,10 @@
-/* host/lib/constrain/machine.h: runs a grammar over bytes: sets of (state, stack) pairs, made when first reached and remembered, so that
- * a byte seen before is one look in a table. Knows no tokens but as ids on edges. One thread at a time.
+/* host/lib/constrain/machine.h: runs a grammar over bytes: sets of (state, stack) pairs, made when
+ * first reached and remembered, so that a byte seen before is one look in a table. Knows no tokens
+ * but as ids on edges. One thread at a time.
  *
- * A stack is a number: (state to go on in, stack below); equal stacks have equal numbers, 0 is the empty one. A set is a number too;
- * 0 is the empty set, which nothing leaves. A set is complete when the text may end there. */
+ * A stack is a number: (state to go on in, stack below); equal stacks have equal numbers, 0 is the
+ * empty one. A set is a number too; 0 is the empty set, which nothing leaves. A set is complete
+ * when the text may end there. */
 #ifndef VL_CONSTRAIN_MACHINE_H
 #define VL_CONSTRAIN_MACHINE_H
 
@@ -44,19 +46,23 @@ typedef struct vl_machine {
     size_t n_seen, n_seen_slots;
     uint32_t now;
     bool complete;
-    vl_status status; /* sticky: VL_E_NOMEM, or VL_E_UNSUPPORTED when there came to be too many sets */
+    vl_status
+        status; /* sticky: VL_E_NOMEM, or VL_E_UNSUPPORTED when there came to be too many sets */
 } vl_machine;
 
 bool vl_machine_init(vl_machine *m, const vl_grammar *g); /* false: out of memory */
 void vl_machine_fini(vl_machine *m);
-/* Forgets the sets, keeps the stacks; `keep` are made again and get their new numbers. Also mends status. */
+/* Forgets the sets, keeps the stacks; `keep` are made again and get their new numbers. Also mends
+ * status. */
 bool vl_machine_forget(vl_machine *m, uint32_t **keep, size_t n_keep);
 bool vl_machine_is_large(const vl_machine *m); /* forgetting would be good */
 
 /* All of these give 0 on failure (m->status tells) or when nothing can follow. */
 uint32_t vl_machine_start(vl_machine *m, uint32_t state);
-uint32_t vl_machine_return(vl_machine *m, uint32_t stack); /* behind the end of the rule that runs on this stack */
-uint32_t vl_machine_set_of(vl_machine *m, const struct vl_config *configs, size_t n, uint32_t stack);
+uint32_t vl_machine_return(vl_machine *m,
+                           uint32_t stack); /* behind the end of the rule that runs on this stack */
+uint32_t vl_machine_set_of(vl_machine *m, const struct vl_config *configs, size_t n,
+                           uint32_t stack);
 uint32_t vl_machine_token(vl_machine *m, uint32_t set, int32_t id);
 uint32_t vl_machine_make(vl_machine *m, uint32_t set, uint32_t byte_class);
 

@@ -8,8 +8,8 @@
 #include "base/error.h"
 
 enum {
-    LIST_MAX = 2048,              /* more ids than that are kept as bits */
-    MASK_BYTES_MAX = 16 << 20     /* remembered masks of one grammar */
+    LIST_MAX = 2048,          /* more ids than that are kept as bits */
+    MASK_BYTES_MAX = 16 << 20 /* remembered masks of one grammar */
 };
 
 /* ---- ids being found ---- */
@@ -71,7 +71,8 @@ static void note_exit(vl_masker *m, uint32_t node)
         m->exits[m->n_exits++] = node;
 }
 
-/* The trie nodes first..end-1 beside the machine, from `set`. local: an end of the text is the end of a rule, noted in exits. */
+/* The trie nodes first..end-1 beside the machine, from `set`. local: an end of the text is the end
+ * of a rule, noted in exits. */
 static void walk(vl_masker *m, uint32_t first, uint32_t end, uint32_t set, bool local)
 {
     const vl_vocabulary *v = m->v;
@@ -148,7 +149,8 @@ static bool reach(vl_masker *m, uint32_t set)
     return true;
 }
 
-/* Inside a string of which all rules are the same, but for the number of characters: the vocabulary knows. */
+/* Inside a string of which all rules are the same, but for the number of characters: the vocabulary
+ * knows. */
 static void local_of_string(vl_masker *m, struct vl_local_mask *l, uint32_t chars)
 {
     const vl_vocabulary *v = m->v;
@@ -259,7 +261,8 @@ static void add_tokens(vl_masker *m, const struct vl_config *configs, size_t n)
     }
 }
 
-/* Local masks are found at depth 0; where the limit of depth is near they would promise too much. */
+/* Local masks are found at depth 0; where the limit of depth is near they would promise too much.
+ */
 static bool is_deep(const vl_masker *m, uint32_t stack)
 {
     return m->machine.stacks[stack].depth + m->v->longest + m->max_height > VL_GRAMMAR_MAX_DEPTH;
@@ -289,7 +292,8 @@ static struct vl_full_mask *make_full(vl_masker *m, uint32_t set)
         deep = deep || is_deep(m, c[i].stack);
     if (deep)
         walk(m, 0, m->v->n_nodes, set, false);
-    /* Local masks first fill the collection themselves: all are there before anything is collected for this one. */
+    /* Local masks first fill the collection themselves: all are there before anything is collected
+     * for this one. */
     for (size_t i = 0, end; ok && !deep && i < n; i = end) {
         for (end = i + 1; end < n && c[end].stack == c[i].stack; end++)
             ;
@@ -335,17 +339,24 @@ static void put(const vl_masker *m, const struct vl_full_mask *f, uint32_t *mask
     }
 }
 
+/* After a failure: nothing is remembered but where the walkers are. */
+static void start_anew(vl_masker *m)
+{
+    m->failed = false;
+    vl_machine_forget(&m->machine, m->walkers, m->n_walkers);
+    free_masks(m);
+}
+
 static vl_status too_much(vl_masker *m, vl_error *err)
 {
     vl_status rc = m->machine.status == VL_E_UNSUPPORTED ? VL_E_UNSUPPORTED : VL_E_NOMEM;
 
-    m->failed = false;
-    vl_machine_forget(&m->machine, m->walkers, m->n_walkers);
-    free_masks(m);
+    start_anew(m);
     return vl_error_set(err, rc,
-                        rc == VL_E_NOMEM ? "constrained output: out of memory"
-                                         : "constrained output: the schema leaves too many readings "
-                                           "of the text open at once");
+                        rc == VL_E_NOMEM
+                            ? "constrained output: out of memory"
+                            : "constrained output: the schema leaves too many readings "
+                              "of the text open at once");
 }
 
 vl_status vl_masker_mask(vl_masker *m, uint32_t set, uint32_t *mask, size_t n_words, vl_error *err)
@@ -401,6 +412,9 @@ uint32_t vl_masker_step(vl_masker *m, uint32_t set, int32_t id)
         return 0;
     for (size_t i = 0; i < b.len && set != 0; i++)
         set = vl_machine_byte(&m->machine, set, (uint8_t)b.ptr[i]);
+    if (m->machine.status != VL_OK) /* too much for one token: this text ends here, others that
+                                       share the machine go on */
+        start_anew(m);
     return set;
 }
 

@@ -1,9 +1,11 @@
-/* host/lib/constrain/masker.h: which tokens may come: a grammar's machine walked beside the trie of tokens, with everything that was
- * found remembered. Knows no schema and no chat. One thread at a time.
+/* host/lib/constrain/masker.h: which tokens may come: a grammar's machine walked beside the trie of
+ * tokens, with everything that was found remembered. Knows no schema and no chat. One thread at a
+ * time.
  *
- * What a token does is decided by the rule that runs when it begins, and only if it reaches that rule's end by what called it. So the walk
- * is made once for each set of states (with an empty stack), keeping the trie nodes where the rule ends; a set of
- * pairs is put together from these and short walks on. For strings the first part is the vocabulary's, whatever the grammar. */
+ * What a token does is decided by the rule that runs when it begins, and only if it reaches that
+ * rule's end by what called it. So the walk is made once for each set of states (with an empty
+ * stack), keeping the trie nodes where the rule ends; a set of pairs is put together from these and
+ * short walks on. For strings the first part is the vocabulary's, whatever the grammar. */
 #ifndef VL_CONSTRAIN_MASKER_H
 #define VL_CONSTRAIN_MASKER_H
 
@@ -51,7 +53,7 @@ typedef struct vl_masker {
     struct vl_collect collect;
     uint32_t *exits; /* being found */
     size_t n_exits, exits_cap;
-    bool failed; /* out of memory, or the machine's status */
+    bool failed;        /* out of memory, or the machine's status */
     uint32_t **walkers; /* sets that others hold and that stay valid when things are forgotten */
     size_t n_walkers, walkers_cap;
 } vl_masker;
@@ -62,7 +64,8 @@ void vl_masker_fini(vl_masker *m);
 bool vl_masker_hold(vl_masker *m, uint32_t *set); /* *set is kept right from now on */
 void vl_masker_drop(vl_masker *m, uint32_t *set);
 
-/* Sets the bits of the ids that may follow a set. VL_E_UNSUPPORTED: it became too complex; VL_E_NOMEM. */
+/* Sets the bits of the ids that may follow a set. VL_E_UNSUPPORTED: it became too complex;
+ * VL_E_NOMEM. */
 vl_status vl_masker_mask(vl_masker *m, uint32_t set, uint32_t *mask, size_t n_words, vl_error *err);
 /* Makes what masks need when a rule stands in this state. */
 void vl_masker_warm(vl_masker *m, uint32_t state);

@@ -1,4 +1,5 @@
-/* host/lib/constrain/nodes.c: one rule for each node that has children or a value; literals in place. */
+/* host/lib/constrain/nodes.c: one rule for each node that has children or a value; literals in
+ * place. */
 #include "host/lib/constrain/nodes.h"
 
 #include <stdlib.h>
@@ -24,7 +25,8 @@ struct nodes {
     vl_error *err;
 };
 
-/* The rule of a node like this one (free text with the same end, a value of the same schema), so that they share their masks. */
+/* The rule of a node like this one (free text with the same end, a value of the same schema), so
+ * that they share their masks. */
 static uint32_t twin_of(struct nodes *x, uint32_t node)
 {
     const vl_constraint_node *a = &x->list[node];
@@ -89,7 +91,8 @@ static vl_status put_text(struct nodes *x, vl_bytes text, uint32_t from, uint32_
 
     for (size_t i = 0; i < text.len; i++) {
         if ((text.ptr[i] & 0x80) != 0)
-            return vl_error_set(x->err, VL_E_INVALID, "constraint: an end of free text must be ASCII");
+            return vl_error_set(x->err, VL_E_INVALID,
+                                "constraint: an end of free text must be ASCII");
     }
     if (text.len == 0 || text.len > TEXT_MAX)
         return vl_error_set(x->err, VL_E_INVALID, "constraint: free text with an end of %zu bytes",
@@ -150,7 +153,8 @@ static void put_child(struct nodes *x, uint32_t child, uint32_t from, uint32_t t
         vl_grammar_call(x->r->g, from, rule_of(x, child), to);
 }
 
-static vl_status put_repeat(struct nodes *x, const vl_constraint_node *n, uint32_t from, uint32_t to)
+static vl_status put_repeat(struct nodes *x, const vl_constraint_node *n, uint32_t from,
+                            uint32_t to)
 {
     vl_grammar *g = x->r->g;
 
@@ -207,9 +211,9 @@ static vl_status check_children(const struct nodes *x)
     for (uint64_t i = 0; i < x->n; i++) {
         for (uint32_t k = 0; k < x->list[i].n_children; k++) {
             if (x->list[i].children[k] >= x->n)
-                return vl_error_set(x->err, VL_E_INVALID, "constraint: node %llu has child %u of %llu",
-                                    (unsigned long long)i, x->list[i].children[k],
-                                    (unsigned long long)x->n);
+                return vl_error_set(
+                    x->err, VL_E_INVALID, "constraint: node %llu has child %u of %llu",
+                    (unsigned long long)i, x->list[i].children[k], (unsigned long long)x->n);
         }
     }
     return VL_OK;

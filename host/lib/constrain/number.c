@@ -36,7 +36,8 @@ static uint32_t span_state(struct span *s, bool low, bool high, int at)
 }
 
 /* All numbers of one length from low to high. */
-static void put_span(vl_grammar *g, uint32_t from, uint64_t low, uint64_t high, int len, uint32_t to)
+static void put_span(vl_grammar *g, uint32_t from, uint64_t low, uint64_t high, int len,
+                     uint32_t to)
 {
     struct span s = {.g = g, .len = len, .to = to};
 
@@ -96,7 +97,8 @@ static void put_whole(vl_grammar *g, uint32_t from, uint64_t low, uint64_t high,
         }
         uint32_t start = vl_grammar_state(g);
         vl_grammar_empty(g, from, start);
-        put_span(g, start, low > least ? low : least, !endless && high < most ? high : most, len, to);
+        put_span(g, start, low > least ? low : least, !endless && high < most ? high : most, len,
+                 to);
     }
 }
 
@@ -106,7 +108,8 @@ static uint64_t size_of(int64_t x)
     return x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
 }
 
-void vl_rules_integer(const struct vl_rules *r, uint32_t from, const struct vl_bounds *b, uint32_t to)
+void vl_rules_integer(const struct vl_rules *r, uint32_t from, const struct vl_bounds *b,
+                      uint32_t to)
 {
     vl_grammar *g = r->g;
     int64_t low = b->low, high = b->high;
@@ -123,14 +126,18 @@ void vl_rules_integer(const struct vl_rules *r, uint32_t from, const struct vl_b
     if (!b->has_low || low < 0) {
         uint32_t start = vl_grammar_state(g);
         vl_grammar_byte(g, from, '-', '-', start);
-        put_whole(g, start, b->has_high && high < 0 ? size_of(high) : 1, b->has_low ? size_of(low) : 0,
-                  !b->has_low, to);
+        put_whole(g, start, b->has_high && high < 0 ? size_of(high) : 1,
+                  b->has_low ? size_of(low) : 0, !b->has_low, to);
     }
 }
 
 /* ---- numbers ---- */
 
-enum { FRACTION_ANY, FRACTION_ZERO, FRACTION_MORE }; /* any or none; zeros or none; one that is not zero */
+enum {
+    FRACTION_ANY,
+    FRACTION_ZERO,
+    FRACTION_MORE
+}; /* any or none; zeros or none; one that is not zero */
 
 static void put_fraction(vl_grammar *g, uint32_t from, int kind, uint32_t to)
 {
@@ -199,7 +206,8 @@ static void put_exponent(vl_grammar *g, uint32_t from, uint32_t to)
     up_to_digits(g, one, EXPONENT_DIGITS - 1, to);
 }
 
-void vl_rules_number(const struct vl_rules *r, uint32_t from, const struct vl_bounds *b, uint32_t to)
+void vl_rules_number(const struct vl_rules *r, uint32_t from, const struct vl_bounds *b,
+                     uint32_t to)
 {
     vl_grammar *g = r->g;
     uint32_t minus = vl_grammar_state(g);

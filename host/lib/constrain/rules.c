@@ -196,7 +196,8 @@ void vl_rules_init(struct vl_rules *r, vl_grammar *g, struct vl_warm *warm)
 
 /* ---- characters by code point ---- */
 
-/* low..high have encodings of one length that differ in their last `rest` bytes in every way between. */
+/* low..high have encodings of one length that differ in their last `rest` bytes in every way
+ * between. */
 static void put_sequence(const struct vl_rules *r, uint32_t from, const char *low, const char *high,
                          int len, uint32_t to)
 {
@@ -228,7 +229,8 @@ static void put_utf8(const struct vl_rules *r, uint32_t from, uint32_t low, uint
             if (low <= ends[i] && end > ends[i])
                 end = ends[i];
         }
-        for (int bits = 6; bits <= 18; bits += 6) { /* of the last 1, 2, 3 bytes: all or one prefix */
+        for (int bits = 6; bits <= 18;
+             bits += 6) { /* of the last 1, 2, 3 bytes: all or one prefix */
             uint32_t mask = (1u << bits) - 1;
             if (end <= 0x7f || (low & ~mask) == (end & ~mask))
                 break;
@@ -315,7 +317,8 @@ void vl_rules_counted_string(const struct vl_rules *r, uint32_t from, uint32_t m
 
 /* ---- strings and the vocabulary ---- */
 
-/* One walk inside a string of any length: for each token the characters it makes, or 0; and the exits. */
+/* One walk inside a string of any length: for each token the characters it makes, or 0; and the
+ * exits. */
 static bool walk_strings(vl_vocabulary *v, vl_machine *m, uint32_t inside, uint32_t *chars)
 {
     size_t depth_cap = (size_t)v->longest + 2, exits_cap = 0;

@@ -23,7 +23,7 @@ static void put_path(const struct compiler *c, vl_buf *out, uint32_t place, int 
     }
 }
 
-void schema_fail(struct compiler *c, uint32_t place, const char *keyword, const char *fmt, ...)
+void vl_schema_fail(struct compiler *c, uint32_t place, const char *keyword, const char *fmt, ...)
 {
     vl_buf b = VL_BUF_INIT;
     va_list args;
@@ -37,24 +37,32 @@ void schema_fail(struct compiler *c, uint32_t place, const char *keyword, const 
     va_start(args, fmt);
     vl_buf_vprintf(&b, fmt, args);
     va_end(args);
-    c->status = vl_error_set(c->err, VL_E_INVALID, "%s", b.failed ? "schema: not supported" : b.ptr);
+    c->status =
+        vl_error_set(c->err, VL_E_INVALID, "%s", b.failed ? "schema: not supported" : b.ptr);
     vl_buf_fini(&b);
 }
 
-void schema_no_memory(struct compiler *c)
+void vl_schema_no_memory(struct compiler *c)
 {
     if (c->status == VL_OK)
         c->status = vl_error_set(c->err, VL_E_NOMEM, "constrained output: out of memory");
 }
 
-uint32_t schema_place(struct compiler *c, uint32_t parent, vl_bytes key, uint32_t index)
+uint32_t vl_schema_place(struct compiler *c, uint32_t parent, vl_bytes key, uint32_t index)
 {
     if (!vl_grow(&c->places, &c->places_cap, c->n_places + 1, sizeof *c->places)) {
-        schema_no_memory(c);
+        vl_schema_no_memory(c);
         return 0;
     }
     c->places[c->n_places] = (struct place){parent, index, key};
     return (uint32_t)c->n_places++;
+}
+
+void vl_schema_work(struct compiler *c, uint32_t place, uint64_t members)
+{
+    c->work += members;
+    if (c->work > WORK_MAX)
+        vl_schema_fail(c, place, NULL, "the schema takes more than %d steps to read", WORK_MAX);
 }
 
 /* ---- keywords ---- */
@@ -65,34 +73,61 @@ static const struct {
     const char *name;
     int what;
 } words[] = {
-    {"type", WORD_VALUE}, {"enum", WORD_VALUE}, {"const", WORD_VALUE},
-    {"properties", WORD_VALUE}, {"required", WORD_VALUE}, {"additionalProperties", WORD_VALUE},
-    {"items", WORD_VALUE}, {"prefixItems", WORD_VALUE}, {"minItems", WORD_VALUE},
-    {"maxItems", WORD_VALUE}, {"minLength", WORD_VALUE}, {"maxLength", WORD_VALUE},
-    {"pattern", WORD_VALUE}, {"format", WORD_VALUE}, {"minimum", WORD_VALUE},
-    {"maximum", WORD_VALUE}, {"exclusiveMinimum", WORD_VALUE}, {"exclusiveMaximum", WORD_VALUE},
-    {"anyOf", WORD_APPLY}, {"oneOf", WORD_APPLY}, {"allOf", WORD_APPLY}, {"$ref", WORD_APPLY},
-    {"title", WORD_NOTE}, {"description", WORD_NOTE}, {"default", WORD_NOTE},
-    {"examples", WORD_NOTE}, {"example", WORD_NOTE}, {"deprecated", WORD_NOTE},
-    {"readOnly", WORD_NOTE}, {"writeOnly", WORD_NOTE}, {"$schema", WORD_NOTE}, {"$id", WORD_NOTE},
-    {"$comment", WORD_NOTE}, {"$defs", WORD_NOTE}, {"definitions", WORD_NOTE},
-    {"contentEncoding", WORD_NOTE}, {"contentMediaType", WORD_NOTE},
+    {"type", WORD_VALUE},
+    {"enum", WORD_VALUE},
+    {"const", WORD_VALUE},
+    {"properties", WORD_VALUE},
+    {"required", WORD_VALUE},
+    {"additionalProperties", WORD_VALUE},
+    {"items", WORD_VALUE},
+    {"prefixItems", WORD_VALUE},
+    {"minItems", WORD_VALUE},
+    {"maxItems", WORD_VALUE},
+    {"minLength", WORD_VALUE},
+    {"maxLength", WORD_VALUE},
+    {"pattern", WORD_VALUE},
+    {"format", WORD_VALUE},
+    {"minimum", WORD_VALUE},
+    {"maximum", WORD_VALUE},
+    {"exclusiveMinimum", WORD_VALUE},
+    {"exclusiveMaximum", WORD_VALUE},
+    {"anyOf", WORD_APPLY},
+    {"oneOf", WORD_APPLY},
+    {"allOf", WORD_APPLY},
+    {"$ref", WORD_APPLY},
+    {"title", WORD_NOTE},
+    {"description", WORD_NOTE},
+    {"default", WORD_NOTE},
+    {"examples", WORD_NOTE},
+    {"example", WORD_NOTE},
+    {"deprecated", WORD_NOTE},
+    {"readOnly", WORD_NOTE},
+    {"writeOnly", WORD_NOTE},
+    {"$schema", WORD_NOTE},
+    {"$id", WORD_NOTE},
+    {"$comment", WORD_NOTE},
+    {"$defs", WORD_NOTE},
+    {"definitions", WORD_NOTE},
+    {"contentEncoding", WORD_NOTE},
+    {"contentMediaType", WORD_NOTE},
     {"discriminator", WORD_NOTE}, /* says which choice of a oneOf holds; the choices say it too */
 };
 
 /* Every member is a keyword that is known. */
 static bool check_words(struct compiler *c, vl_json v, uint32_t place)
 {
+    vl_schema_work(c, place, vl_json_count(v));
     for (vl_json_iter it = vl_json_each(v); vl_json_next(&it);) {
         vl_bytes key = vl_json_str_raw(it.key);
         bool known = key.len > 2 && key.ptr[0] == 'x' && key.ptr[1] == '-';
         for (size_t i = 0; i < sizeof words / sizeof words[0] && !known; i++)
-            known = strlen(words[i].name) == key.len && memcmp(words[i].name, key.ptr, key.len) == 0;
+            known =
+                strlen(words[i].name) == key.len && memcmp(words[i].name, key.ptr, key.len) == 0;
         if (known)
             continue;
-        uint32_t at = schema_place(c, place, key, 0);
-        schema_fail(c, at, NULL, "the keyword \"%.*s\" is not supported", (int)(key.len < 60 ? key.len : 60),
-                    key.ptr);
+        uint32_t at = vl_schema_place(c, place, key, 0);
+        vl_schema_fail(c, at, NULL, "the keyword \"%.*s\" is not supported",
+                       (int)(key.len < 60 ? key.len : 60), key.ptr);
         return false;
     }
     return true;
@@ -131,32 +166,36 @@ static vl_json resolve(struct compiler *c, const char *ref, size_t len, uint32_t
 
     *place = 0;
     if (len == 0 || ref[0] != '#' || (len > 1 && ref[1] != '/')) {
-        schema_fail(c, from, "$ref", "\"%.*s\" is not supported; want #, #/$defs/NAME or #/definitions/NAME",
-                    (int)(len < 80 ? len : 80), ref);
+        vl_schema_fail(c, from, "$ref",
+                       "\"%.*s\" is not supported; want #, #/$defs/NAME or #/definitions/NAME",
+                       (int)(len < 80 ? len : 80), ref);
         return (vl_json){v.doc, NULL};
     }
-    while (at < len && v.node != NULL && schema_ok(c)) {
+    while (at < len && v.node != NULL && vl_schema_ok(c)) {
         size_t end = ++at;
         while (end < len && ref[end] != '/')
             end++;
         if (!pointer_step(ref + at, end - at, &step))
-            schema_no_memory(c);
+            vl_schema_no_memory(c);
         const char *key = step.ptr != NULL ? step.ptr : "";
+        vl_schema_work(c, from, vl_json_count(v));
         if (vl_json_is(v, VL_JSON_ARRAY)) {
             char *stop = NULL;
             unsigned long index = strtoul(key, &stop, 10);
             v = step.len > 0 && *stop == '\0' ? vl_json_at(v, index) : (vl_json){v.doc, NULL};
-            *place = schema_place(c, *place, (vl_bytes){NULL, 0}, (uint32_t)index);
+            *place = vl_schema_place(c, *place, (vl_bytes){NULL, 0}, (uint32_t)index);
         } else {
             v = vl_json_get_n(v, key, step.len);
-            /* The reference's own text: it lives as long as the document, or longer than the error. */
-            *place = schema_place(c, *place, (vl_bytes){ref + at, end - at}, 0);
+            /* The reference's own text: it lives as long as the document, or longer than the error.
+             */
+            *place = vl_schema_place(c, *place, (vl_bytes){ref + at, end - at}, 0);
         }
         at = end;
     }
     vl_buf_fini(&step);
     if (v.node == NULL)
-        schema_fail(c, from, "$ref", "there is nothing at \"%.*s\"", (int)(len < 80 ? len : 80), ref);
+        vl_schema_fail(c, from, "$ref", "there is nothing at \"%.*s\"", (int)(len < 80 ? len : 80),
+                       ref);
     return v;
 }
 
@@ -164,8 +203,7 @@ static vl_json resolve(struct compiler *c, const char *ref, size_t len, uint32_t
 
 static bool is_true(vl_json v)
 {
-    return vl_json_is(v, VL_JSON_TRUE) ||
-           (vl_json_is(v, VL_JSON_OBJECT) && vl_json_count(v) == 0);
+    return vl_json_is(v, VL_JSON_TRUE) || (vl_json_is(v, VL_JSON_OBJECT) && vl_json_count(v) == 0);
 }
 
 static void add_item(struct compiler *c, struct conj *list, vl_json v, uint32_t place, int by)
@@ -177,13 +215,13 @@ static void add_item(struct compiler *c, struct conj *list, vl_json v, uint32_t 
         return;
     }
     if (!vl_json_is(v, VL_JSON_OBJECT)) {
-        schema_fail(c, place, NULL, "a schema must be an object or a boolean, not %s",
-                    vl_json_type_name(v));
+        vl_schema_fail(c, place, NULL, "a schema must be an object or a boolean, not %s",
+                       vl_json_type_name(v));
         return;
     }
     for (int i = by; i >= 0; i = list->items[i].by) {
         if (list->items[i].v.node == v.node) {
-            schema_fail(c, place, NULL, "the schema refers to itself before any value begins");
+            vl_schema_fail(c, place, NULL, "the schema refers to itself before any value begins");
             return;
         }
     }
@@ -192,12 +230,12 @@ static void add_item(struct compiler *c, struct conj *list, vl_json v, uint32_t 
             return;
     }
     if (list->n >= CONJ_MAX)
-        schema_fail(c, place, NULL, "more than %d schemas hold at once here", CONJ_MAX);
+        vl_schema_fail(c, place, NULL, "more than %d schemas hold at once here", CONJ_MAX);
     else
         list->items[list->n++] = (struct conj_item){.v = v, .place = place, .by = by};
 }
 
-void schema_add(struct compiler *c, struct conj *list, vl_json v, uint32_t place)
+void vl_schema_add(struct compiler *c, struct conj *list, vl_json v, uint32_t place)
 {
     add_item(c, list, v, place, -1);
 }
@@ -212,22 +250,24 @@ static void add_reference(struct compiler *c, struct conj *list, int i)
     if (!vl_json_exists(ref))
         return;
     if (!vl_json_is(ref, VL_JSON_STRING) || ref.node->escaped) {
-        schema_fail(c, item.place, "$ref", "want a plain string, not %s", vl_json_type_name(ref));
+        vl_schema_fail(c, item.place, "$ref", "want a plain string, not %s",
+                       vl_json_type_name(ref));
         return;
     }
     vl_json target = resolve(c, raw.ptr, raw.len, item.place, &place);
-    if (target.node != NULL && schema_ok(c))
+    if (target.node != NULL && vl_schema_ok(c))
         add_item(c, list, target, place, i);
 }
 
 /* A keyword's array of schemas; false: absent, or wrong (which fails). */
-static bool list_of(struct compiler *c, const struct conj_item *item, const char *word, vl_json *out)
+static bool list_of(struct compiler *c, const struct conj_item *item, const char *word,
+                    vl_json *out)
 {
     *out = vl_json_get(item->v, word);
     if (!vl_json_exists(*out))
         return false;
     if (!vl_json_is(*out, VL_JSON_ARRAY) || vl_json_count(*out) == 0) {
-        schema_fail(c, item->place, word, "want an array with a schema at least");
+        vl_schema_fail(c, item->place, word, "want an array with a schema at least");
         return false;
     }
     return true;
@@ -236,7 +276,7 @@ static bool list_of(struct compiler *c, const struct conj_item *item, const char
 /* What is brought in by $ref and allOf, until nothing is new. */
 static void expand(struct compiler *c, struct conj *list)
 {
-    for (; list->n_expanded < list->n && schema_ok(c); list->n_expanded++) {
+    for (; list->n_expanded < list->n && vl_schema_ok(c); list->n_expanded++) {
         int i = list->n_expanded;
         struct conj_item item = list->items[i];
         vl_json all;
@@ -245,9 +285,9 @@ static void expand(struct compiler *c, struct conj *list)
         add_reference(c, list, i);
         if (!list_of(c, &item, "allOf", &all))
             continue;
-        uint32_t at = schema_place(c, item.place, (vl_bytes){"allOf", 5}, 0);
-        for (vl_json_iter it = vl_json_each(all); vl_json_next(&it) && schema_ok(c);)
-            add_item(c, list, it.value, schema_place(c, at, (vl_bytes){NULL, 0}, it.index), i);
+        uint32_t at = vl_schema_place(c, item.place, (vl_bytes){"allOf", 5}, 0);
+        for (vl_json_iter it = vl_json_each(all); vl_json_next(&it) && vl_schema_ok(c);)
+            add_item(c, list, it.value, vl_schema_place(c, at, (vl_bytes){NULL, 0}, it.index), i);
     }
 }
 
@@ -263,11 +303,11 @@ static bool branch(struct compiler *c, const struct conj *list, uint32_t from, u
             vl_json options;
             if ((one ? item->one_done : item->any_done) || !list_of(c, item, word, &options))
                 continue;
-            uint32_t at = schema_place(c, item->place, (vl_bytes){word, 5}, 0);
-            for (vl_json_iter it = vl_json_each(options); vl_json_next(&it) && schema_ok(c);) {
+            uint32_t at = vl_schema_place(c, item->place, (vl_bytes){word, 5}, 0);
+            for (vl_json_iter it = vl_json_each(options); vl_json_next(&it) && vl_schema_ok(c);) {
                 struct conj *copy = malloc(sizeof *copy);
                 if (copy == NULL) {
-                    schema_no_memory(c);
+                    vl_schema_no_memory(c);
                     return true;
                 }
                 *copy = *list;
@@ -275,7 +315,8 @@ static bool branch(struct compiler *c, const struct conj *list, uint32_t from, u
                     copy->items[i].one_done = true;
                 else
                     copy->items[i].any_done = true;
-                add_item(c, copy, it.value, schema_place(c, at, (vl_bytes){NULL, 0}, it.index), i);
+                add_item(c, copy, it.value, vl_schema_place(c, at, (vl_bytes){NULL, 0}, it.index),
+                         i);
                 choose(c, copy, from, to);
                 free(copy);
             }
@@ -285,23 +326,24 @@ static bool branch(struct compiler *c, const struct conj *list, uint32_t from, u
     return false;
 }
 
-/* All the ways in which the list can hold. Recursion: as deep as choices lie within each other, CONJ_MAX at most. */
+/* All the ways in which the list can hold. Recursion: as deep as choices lie within each other,
+ * CONJ_MAX at most. */
 static void choose(struct compiler *c, const struct conj *from_list, uint32_t from, uint32_t to)
 {
     struct conj *list = malloc(sizeof *list);
 
     if (list == NULL) {
-        schema_no_memory(c);
+        vl_schema_no_memory(c);
         return;
     }
     *list = *from_list;
     expand(c, list);
-    if (schema_ok(c) && !list->never && !branch(c, list, from, to) && schema_ok(c)) {
+    if (vl_schema_ok(c) && !list->never && !branch(c, list, from, to) && vl_schema_ok(c)) {
         if (++c->n_choices > CHOICES_MAX)
-            schema_fail(c, list->n > 0 ? list->items[0].place : 0, NULL,
-                        "anyOf and oneOf make more than %d combinations", CHOICES_MAX);
+            vl_schema_fail(c, list->n > 0 ? list->items[0].place : 0, NULL,
+                           "anyOf and oneOf make more than %d combinations", CHOICES_MAX);
         else
-            schema_values(c, list, from, to);
+            vl_schema_values(c, list, from, to);
     }
     free(list);
 }
@@ -326,11 +368,11 @@ static bool same_list(const struct compiler *c, const struct rule_entry *e, cons
     return same;
 }
 
-uint32_t schema_rule(struct compiler *c, const struct conj *list)
+uint32_t vl_schema_rule(struct compiler *c, const struct conj *list)
 {
     size_t bucket = bucket_of(list);
 
-    if (list->never || !schema_ok(c))
+    if (list->never || !vl_schema_ok(c))
         return 0;
     if (list->n == 0)
         return c->r.any;
@@ -339,12 +381,13 @@ uint32_t schema_rule(struct compiler *c, const struct conj *list)
             return c->rules[i].state;
     }
     if (c->n_rules > RULES_MAX) {
-        schema_fail(c, list->items[0].place, NULL, "it is made of more than %d schemas", RULES_MAX);
+        vl_schema_fail(c, list->items[0].place, NULL, "it is made of more than %d schemas",
+                       RULES_MAX);
         return 0;
     }
     if (!vl_grow(&c->rules, &c->rules_cap, c->n_rules + 1, sizeof *c->rules) ||
         !vl_grow(&c->lists, &c->lists_cap, c->n_lists + (size_t)list->n, sizeof *c->lists)) {
-        schema_no_memory(c);
+        vl_schema_no_memory(c);
         return 0;
     }
     memcpy(c->lists + c->n_lists, list->items, (size_t)list->n * sizeof *c->lists);
@@ -361,8 +404,8 @@ static void write_rules(struct compiler *c)
     struct conj *list = malloc(sizeof *list);
 
     if (list == NULL)
-        schema_no_memory(c);
-    for (; schema_ok(c) && c->n_done < c->n_rules; c->n_done++) {
+        vl_schema_no_memory(c);
+    for (; vl_schema_ok(c) && c->n_done < c->n_rules; c->n_done++) {
         struct rule_entry e = c->rules[c->n_done];
         list->n = 0;
         list->n_expanded = 0;
@@ -381,8 +424,7 @@ vl_status vl_schema_compile(const struct vl_rules *r, vl_json schema, const char
     struct compiler *c = calloc(1, sizeof *c);
     struct conj *list = calloc(1, sizeof *list);
 
-    if (c == NULL || list == NULL ||
-        !vl_grow(&c->rules, &c->rules_cap, 1, sizeof *c->rules)) {
+    if (c == NULL || list == NULL || !vl_grow(&c->rules, &c->rules_cap, 1, sizeof *c->rules)) {
         free(c);
         free(list);
         return vl_error_set(err, VL_E_NOMEM, "constrained output: out of memory");
@@ -393,11 +435,11 @@ vl_status vl_schema_compile(const struct vl_rules *r, vl_json schema, const char
     c->err = err;
     c->rules[0] = (struct rule_entry){0};
     c->n_rules = c->n_done = 1;
-    schema_place(c, 0, (vl_bytes){NULL, 0}, 0); /* the root's place is 0 */
-    schema_add(c, list, schema, 0);
-    uint32_t rule = schema_rule(c, list);
+    vl_schema_place(c, 0, (vl_bytes){NULL, 0}, 0); /* the root's place is 0 */
+    vl_schema_add(c, list, schema, 0);
+    uint32_t rule = vl_schema_rule(c, list);
     if (list->never)
-        schema_fail(c, 0, NULL, "the schema is false: no value matches it");
+        vl_schema_fail(c, 0, NULL, "the schema is false: no value matches it");
     write_rules(c);
     vl_grammar_call(r->g, from, rule, to);
     vl_status rc = c->status;

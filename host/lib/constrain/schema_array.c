@@ -9,10 +9,10 @@ static void check_items(struct compiler *c, const struct conj *list)
     for (int i = 0; i < list->n; i++) {
         vl_json prefix = vl_json_get(list->items[i].v, "prefixItems");
         if (vl_json_exists(prefix) && !vl_json_is(prefix, VL_JSON_ARRAY))
-            schema_fail(c, list->items[i].place, "prefixItems", "want an array of schemas");
+            vl_schema_fail(c, list->items[i].place, "prefixItems", "want an array of schemas");
         if (vl_json_is(vl_json_get(list->items[i].v, "items"), VL_JSON_ARRAY))
-            schema_fail(c, list->items[i].place, "items",
-                        "a list of schemas is not supported here; prefixItems is");
+            vl_schema_fail(c, list->items[i].place, "items",
+                           "a list of schemas is not supported here; prefixItems is");
     }
 }
 
@@ -23,23 +23,25 @@ static uint32_t element_rule(struct compiler *c, const struct conj *list, size_t
     value->n = 0;
     value->n_expanded = 0;
     value->never = false;
-    for (int i = 0; i < list->n && schema_ok(c); i++) {
+    for (int i = 0; i < list->n && vl_schema_ok(c); i++) {
         const struct conj_item *item = &list->items[i];
         vl_json prefix = vl_json_get(item->v, "prefixItems");
         vl_json rest = vl_json_get(item->v, "items");
+        vl_schema_work(c, item->place, vl_json_count(item->v) + at);
         if (at < vl_json_count(prefix)) {
-            uint32_t place = schema_place(c, item->place, (vl_bytes){"prefixItems", 11}, 0);
-            schema_add(c, value, vl_json_at(prefix, at),
-                       schema_place(c, place, (vl_bytes){NULL, 0}, (uint32_t)at));
+            uint32_t place = vl_schema_place(c, item->place, (vl_bytes){"prefixItems", 11}, 0);
+            vl_schema_add(c, value, vl_json_at(prefix, at),
+                          vl_schema_place(c, place, (vl_bytes){NULL, 0}, (uint32_t)at));
         } else if (vl_json_exists(rest)) {
-            schema_add(c, value, rest, schema_place(c, item->place, (vl_bytes){"items", 5}, 0));
+            vl_schema_add(c, value, rest,
+                          vl_schema_place(c, item->place, (vl_bytes){"items", 5}, 0));
         }
     }
-    return schema_ok(c) ? schema_rule(c, value) : 0;
+    return vl_schema_ok(c) ? vl_schema_rule(c, value) : 0;
 }
 
-void schema_array(struct compiler *c, const struct conj *list, const struct shape *s, uint32_t from,
-                  uint32_t to)
+void vl_schema_array(struct compiler *c, const struct conj *list, const struct shape *s,
+                     uint32_t from, uint32_t to)
 {
     vl_grammar *g = c->r.g;
     struct conj *value = malloc(sizeof *value);
@@ -48,7 +50,7 @@ void schema_array(struct compiler *c, const struct conj *list, const struct shap
 
     check_items(c, list);
     if (value == NULL)
-        schema_no_memory(c);
+        vl_schema_no_memory(c);
     for (int i = 0; i < list->n; i++) {
         size_t n = vl_json_count(vl_json_get(list->items[i].v, "prefixItems"));
         n_prefix = n > n_prefix ? n : n_prefix;
@@ -60,7 +62,7 @@ void schema_array(struct compiler *c, const struct conj *list, const struct shap
         vl_grammar_byte(g, before, ']', ']', to);
     /* before: where element i begins; behind: where it has ended. */
     uint32_t rest = 0;
-    for (uint64_t i = 0; schema_ok(c) && i < s->max_items; i++) {
+    for (uint64_t i = 0; vl_schema_ok(c) && i < s->max_items; i++) {
         bool loop = i >= n_prefix && i + 1 >= s->min_items && s->max_items == UINT64_MAX;
         if (i <= n_prefix)
             rest = element_rule(c, list, (size_t)i, value);

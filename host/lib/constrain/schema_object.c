@@ -1,7 +1,9 @@
-/* host/lib/constrain/schema_object.c: objects: named properties in the order of the schema, then others where they are allowed.
+/* host/lib/constrain/schema_object.c: objects: named properties in the order of the schema, then
+ * others where they are allowed.
  *
- * Others come only where a schema says so (additionalProperties true or a schema, or no properties at all): an absent
- * additionalProperties beside properties would allow them too, but nobody who lists properties asks for more. */
+ * Others come only where a schema says so (additionalProperties true or a schema, or no properties
+ * at all): an absent additionalProperties beside properties would allow them too, but nobody who
+ * lists properties asks for more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +27,8 @@ struct object {
 
 /* ---- reading ---- */
 
-static struct property *property_of(struct compiler *c, struct object *o, vl_json key, uint32_t place)
+static struct property *property_of(struct compiler *c, struct object *o, vl_json key,
+                                    uint32_t place)
 {
     vl_buf name = VL_BUF_INIT;
     uint64_t at = 0;
@@ -42,7 +45,7 @@ static struct property *property_of(struct compiler *c, struct object *o, vl_jso
         return &o->list[at];
     }
     if (o->n >= PROPERTIES_MAX) {
-        schema_fail(c, place, NULL, "more than %d properties", PROPERTIES_MAX);
+        vl_schema_fail(c, place, NULL, "more than %d properties", PROPERTIES_MAX);
         vl_buf_fini(&name);
         return NULL;
     }
@@ -55,38 +58,39 @@ static struct property *property_of(struct compiler *c, struct object *o, vl_jso
     return p;
 no_memory:
     vl_buf_fini(&name);
-    schema_no_memory(c);
+    vl_schema_no_memory(c);
     return NULL;
 }
 
 /* Names, in order of appearance; those that are only required come last. */
 static void read_names(struct compiler *c, const struct conj *list, struct object *o)
 {
-    for (int i = 0; i < list->n && schema_ok(c); i++) {
+    for (int i = 0; i < list->n && vl_schema_ok(c); i++) {
         vl_json properties = vl_json_get(list->items[i].v, "properties");
         if (!vl_json_exists(properties))
             continue;
         if (!vl_json_is(properties, VL_JSON_OBJECT)) {
-            schema_fail(c, list->items[i].place, "properties", "want an object, not %s",
-                        vl_json_type_name(properties));
+            vl_schema_fail(c, list->items[i].place, "properties", "want an object, not %s",
+                           vl_json_type_name(properties));
             return;
         }
-        for (vl_json_iter it = vl_json_each(properties); vl_json_next(&it) && schema_ok(c);)
+        for (vl_json_iter it = vl_json_each(properties); vl_json_next(&it) && vl_schema_ok(c);)
             property_of(c, o, it.key, list->items[i].place);
     }
-    for (int i = 0; i < list->n && schema_ok(c); i++) {
+    for (int i = 0; i < list->n && vl_schema_ok(c); i++) {
         vl_json required = vl_json_get(list->items[i].v, "required");
         if (!vl_json_exists(required))
             continue;
         bool good = vl_json_is(required, VL_JSON_ARRAY);
-        for (vl_json_iter it = vl_json_each(required); good && vl_json_next(&it) && schema_ok(c);) {
+        for (vl_json_iter it = vl_json_each(required);
+             good && vl_json_next(&it) && vl_schema_ok(c);) {
             good = vl_json_is(it.value, VL_JSON_STRING);
             struct property *p = good ? property_of(c, o, it.value, list->items[i].place) : NULL;
             if (p != NULL)
                 p->required = true;
         }
         if (!good)
-            schema_fail(c, list->items[i].place, "required", "want an array of strings");
+            vl_schema_fail(c, list->items[i].place, "required", "want an array of strings");
     }
 }
 
@@ -96,7 +100,8 @@ static void add_other(struct compiler *c, const struct conj_item *item, struct c
     vl_json v = vl_json_get(item->v, "additionalProperties");
 
     if (vl_json_exists(v))
-        schema_add(c, to, v, schema_place(c, item->place, (vl_bytes){"additionalProperties", 20}, 0));
+        vl_schema_add(c, to, v,
+                      vl_schema_place(c, item->place, (vl_bytes){"additionalProperties", 20}, 0));
 }
 
 static void clear(struct conj *list)
@@ -111,19 +116,20 @@ static void read_property(struct compiler *c, const struct conj *list, struct pr
                           struct conj *value)
 {
     clear(value);
-    for (int i = 0; i < list->n && schema_ok(c); i++) {
+    for (int i = 0; i < list->n && vl_schema_ok(c); i++) {
         const struct conj_item *item = &list->items[i];
         vl_json properties = vl_json_get(item->v, "properties");
+        vl_schema_work(c, item->place, vl_json_count(item->v) + vl_json_count(properties));
         vl_json v = vl_json_get_n(properties, p->name.ptr != NULL ? p->name.ptr : "", p->name.len);
         if (!vl_json_exists(v)) {
             add_other(c, item, value);
             continue;
         }
-        uint32_t at = schema_place(c, item->place, (vl_bytes){"properties", 10}, 0);
+        uint32_t at = vl_schema_place(c, item->place, (vl_bytes){"properties", 10}, 0);
         vl_bytes key = {v.doc->text + (v.node - 1)->start, (size_t)(v.node - 1)->len};
-        schema_add(c, value, v, schema_place(c, at, key, 0));
+        vl_schema_add(c, value, v, vl_schema_place(c, at, key, 0));
     }
-    p->rule = schema_ok(c) ? schema_rule(c, value) : 0;
+    p->rule = vl_schema_ok(c) ? vl_schema_rule(c, value) : 0;
 }
 
 static void read_others(struct compiler *c, const struct conj *list, struct object *o,
@@ -132,13 +138,13 @@ static void read_others(struct compiler *c, const struct conj *list, struct obje
     bool named = false, asked = false;
 
     clear(value);
-    for (int i = 0; i < list->n && schema_ok(c); i++) {
+    for (int i = 0; i < list->n && vl_schema_ok(c); i++) {
         named = named || vl_json_exists(vl_json_get(list->items[i].v, "properties"));
         asked = asked || vl_json_exists(vl_json_get(list->items[i].v, "additionalProperties"));
         add_other(c, &list->items[i], value);
     }
     o->others = !value->never && (asked || !named);
-    o->others_rule = o->others && schema_ok(c) ? schema_rule(c, value) : 0;
+    o->others_rule = o->others && vl_schema_ok(c) ? vl_schema_rule(c, value) : 0;
 }
 
 /* ---- names of others: any string that is none of the named ---- */
@@ -166,8 +172,8 @@ static uint32_t point_at(vl_bytes name, size_t at, size_t *len)
     return cp;
 }
 
-/* From one beginning on: the named ones go down, all else leaves for the inside of any string. Escapes that spell a character
- * otherwise are left out here, since they could spell a name. */
+/* From one beginning on: the named ones go down, all else leaves for the inside of any string.
+ * Escapes that spell a character otherwise are left out here, since they could spell a name. */
 static bool put_prefix(struct compiler *c, const vl_bytes *names, struct prefix p,
                        struct prefix **work, size_t *n, size_t *cap)
 {
@@ -220,12 +226,12 @@ static uint32_t other_name(struct compiler *c, const struct object *o)
         vl_grammar_byte(g, entry, '"', '"', work[0].state);
         vl_rules_warm(&c->r, work[0].state);
     }
-    while (ok && n > 0 && schema_ok(c)) {
+    while (ok && n > 0 && vl_schema_ok(c)) {
         struct prefix p = work[--n];
         ok = put_prefix(c, names, p, &work, &n, &cap);
     }
     if (!ok)
-        schema_no_memory(c);
+        vl_schema_no_memory(c);
     free(names);
     free(work);
     return entry;
@@ -243,7 +249,7 @@ static void put_property(struct compiler *c, const struct property *p, uint32_t 
     vl_json_put_str(&name, p->name.ptr != NULL ? p->name.ptr : "", p->name.len);
     vl_buf_putc(&name, ':');
     if (name.failed)
-        schema_no_memory(c);
+        vl_schema_no_memory(c);
     else
         vl_grammar_text(g, from, name.ptr, name.len, colon);
     vl_grammar_call(g, colon, c->r.space, value);
@@ -251,7 +257,8 @@ static void put_property(struct compiler *c, const struct property *p, uint32_t 
     vl_buf_fini(&name);
 }
 
-/* Two states before each property: `first`, none has come yet, and `more`, where a comma stands before the next. */
+/* Two states before each property: `first`, none has come yet, and `more`, where a comma stands
+ * before the next. */
 static void put_object(struct compiler *c, const struct object *o, uint32_t from, uint32_t to)
 {
     vl_grammar *g = c->r.g;
@@ -260,7 +267,7 @@ static void put_object(struct compiler *c, const struct object *o, uint32_t from
 
     vl_grammar_byte(g, from, '{', '{', open);
     vl_grammar_call(g, open, c->r.space, first);
-    for (size_t i = 0; i < o->n && schema_ok(c); i++) {
+    for (size_t i = 0; i < o->n && vl_schema_ok(c); i++) {
         const struct property *p = &o->list[i];
         uint32_t next_first = vl_grammar_state(g), next_more = vl_grammar_state(g);
         if (p->rule != 0) {
@@ -293,22 +300,22 @@ static void put_object(struct compiler *c, const struct object *o, uint32_t from
     vl_grammar_byte(g, close, '}', '}', to);
 }
 
-void schema_object(struct compiler *c, const struct conj *list, uint32_t from, uint32_t to)
+void vl_schema_object(struct compiler *c, const struct conj *list, uint32_t from, uint32_t to)
 {
     struct object o = {0};
     struct conj *value = malloc(sizeof *value);
 
     vl_strmap_init(&o.by_name);
     if (value == NULL) {
-        schema_no_memory(c);
+        vl_schema_no_memory(c);
         return;
     }
     read_names(c, list, &o);
-    for (size_t i = 0; i < o.n && schema_ok(c); i++)
+    for (size_t i = 0; i < o.n && vl_schema_ok(c); i++)
         read_property(c, list, &o.list[i], value);
-    if (schema_ok(c))
+    if (vl_schema_ok(c))
         read_others(c, list, &o, value);
-    if (schema_ok(c))
+    if (vl_schema_ok(c))
         put_object(c, &o, from, to);
     vl_strmap_fini(&o.by_name);
     for (size_t i = 0; i < o.n; i++)

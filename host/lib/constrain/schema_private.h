@@ -1,8 +1,9 @@
-/* host/lib/constrain/schema_private.h: what schema.c (which schemas hold at a place) and the files that write values (schema_value.c,
- * schema_object.c, schema_array.c) share.
+/* host/lib/constrain/schema_private.h: what schema.c (which schemas hold at a place) and the files
+ * that write values (schema_value.c, schema_object.c, schema_array.c) share.
  *
- * At each place of a value several schemas may hold at once: a schema, what it refers to, the parts of its allOf, one choice of its
- * anyOf. Such a list is a `conj`; a rule of the grammar is made once for each list. */
+ * At each place of a value several schemas may hold at once: a schema, what it refers to, the parts
+ * of its allOf, one choice of its anyOf. Such a list is a `conj`; a rule of the grammar is made
+ * once for each list. */
 #ifndef VL_CONSTRAIN_SCHEMA_PRIVATE_H
 #define VL_CONSTRAIN_SCHEMA_PRIVATE_H
 
@@ -21,13 +22,19 @@ enum {
     KIND_ALL = 127
 };
 
-enum { CONJ_MAX = 48, PROPERTIES_MAX = 4096, RULES_MAX = 20000, CHOICES_MAX = 4096 };
+enum {
+    CONJ_MAX = 48,
+    PROPERTIES_MAX = 4096,
+    RULES_MAX = 20000,
+    CHOICES_MAX = 4096,
+    WORK_MAX = 30000000
+};
 
 /* Where a schema stands: for errors. */
 struct place {
     uint32_t parent;
-    uint32_t index;  /* of an element, when key is empty */
-    vl_bytes key;    /* raw, of the document; or a literal of ours */
+    uint32_t index; /* of an element, when key is empty */
+    vl_bytes key;   /* raw, of the document; or a literal of ours */
 };
 struct conj_item {
     vl_json v;
@@ -41,10 +48,11 @@ struct conj {
     bool never; /* false is among them */
 };
 
-/* All that the schemas of a list say, but for what object and array read from the list themselves. */
+/* All that the schemas of a list say, but for what object and array read from the list themselves.
+ */
 struct shape {
     int kinds;
-    int hints;               /* kinds that keywords speak of */
+    int hints; /* kinds that keywords speak of */
     bool has_type, has_enum;
     uint64_t min_length, max_length, min_items, max_items; /* UINT64_MAX: none */
     vl_json pattern, format;
@@ -74,26 +82,30 @@ struct compiler {
     struct conj_item *lists;
     size_t n_lists, lists_cap;
     uint32_t buckets[4096];
-    uint32_t n_choices;
+    uint32_t n_choices; /* of the rule that is being written */
+    uint64_t work;      /* members looked at, all in all */
 };
 
 /* Fails with "PATH: text"; keyword NULL: the place itself. */
-void schema_fail(struct compiler *c, uint32_t place, const char *keyword, const char *fmt, ...)
+void vl_schema_fail(struct compiler *c, uint32_t place, const char *keyword, const char *fmt, ...)
     VL_PRINTF(4, 5);
-void schema_no_memory(struct compiler *c);
-uint32_t schema_place(struct compiler *c, uint32_t parent, vl_bytes key, uint32_t index);
+void vl_schema_no_memory(struct compiler *c);
+uint32_t vl_schema_place(struct compiler *c, uint32_t parent, vl_bytes key, uint32_t index);
 /* Adds a schema to a list that becomes a rule. */
-void schema_add(struct compiler *c, struct conj *list, vl_json v, uint32_t place);
+void vl_schema_add(struct compiler *c, struct conj *list, vl_json v, uint32_t place);
+/* Counts members that are looked at; fails past WORK_MAX. Look-ups are linear: this bounds the time
+ * a hostile schema can take. */
+void vl_schema_work(struct compiler *c, uint32_t place, uint64_t members);
 /* The rule of a list. */
-uint32_t schema_rule(struct compiler *c, const struct conj *list);
+uint32_t vl_schema_rule(struct compiler *c, const struct conj *list);
 
 /* What follows writes into the grammar: from, the value, to. */
-void schema_values(struct compiler *c, const struct conj *list, uint32_t from, uint32_t to);
-void schema_object(struct compiler *c, const struct conj *list, uint32_t from, uint32_t to);
-void schema_array(struct compiler *c, const struct conj *list, const struct shape *s, uint32_t from,
-                  uint32_t to);
+void vl_schema_values(struct compiler *c, const struct conj *list, uint32_t from, uint32_t to);
+void vl_schema_object(struct compiler *c, const struct conj *list, uint32_t from, uint32_t to);
+void vl_schema_array(struct compiler *c, const struct conj *list, const struct shape *s,
+                     uint32_t from, uint32_t to);
 
-static inline bool schema_ok(const struct compiler *c)
+static inline bool vl_schema_ok(const struct compiler *c)
 {
     return c->status == VL_OK && !c->r.g->failed && !c->r.g->too_large;
 }

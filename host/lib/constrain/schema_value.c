@@ -1,4 +1,5 @@
-/* host/lib/constrain/schema_value.c: what a list of schemas says about a value, and all kinds of values but objects and arrays. */
+/* host/lib/constrain/schema_value.c: what a list of schemas says about a value, and all kinds of
+ * values but objects and arrays. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +9,17 @@
 
 /* ---- reading ---- */
 
+enum { READS = 20 }; /* members asked for of each schema, each time it is read */
+
 static int kind_of_name(vl_json name)
 {
     static const struct {
         const char *name;
         int kinds;
-    } names[] = {{"null", KIND_NULL},       {"boolean", KIND_BOOLEAN}, {"integer", KIND_INTEGER},
-                 {"number", KIND_INTEGER | KIND_FRACTION}, {"string", KIND_STRING},
-                 {"array", KIND_ARRAY},     {"object", KIND_OBJECT}};
+    } names[] = {{"null", KIND_NULL},       {"boolean", KIND_BOOLEAN},
+                 {"integer", KIND_INTEGER}, {"number", KIND_INTEGER | KIND_FRACTION},
+                 {"string", KIND_STRING},   {"array", KIND_ARRAY},
+                 {"object", KIND_OBJECT}};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (vl_json_str_eq(name, names[i].name))
@@ -40,8 +44,9 @@ static void read_type(struct compiler *c, struct shape *s, const struct conj_ite
         }
     }
     if (!good)
-        schema_fail(c, item->place, "type",
-                    "want null, boolean, integer, number, string, array, object or a list of them");
+        vl_schema_fail(
+            c, item->place, "type",
+            "want null, boolean, integer, number, string, array, object or a list of them");
     s->kinds &= kinds;
     s->has_type = true;
 }
@@ -58,7 +63,7 @@ static void read_count(struct compiler *c, const struct conj_item *item, const c
     s->hints |= hint;
     s->beside_enum = word;
     if (!vl_json_u64(v, &n)) {
-        schema_fail(c, item->place, word, "want a whole number that is not negative");
+        vl_schema_fail(c, item->place, word, "want a whole number that is not negative");
         return;
     }
     if (most ? n < *value : n > *value)
@@ -73,12 +78,13 @@ static void read_text(struct compiler *c, const struct conj_item *item, const ch
     if (!vl_json_exists(v))
         return;
     if (!vl_json_is(v, VL_JSON_STRING)) {
-        schema_fail(c, item->place, word, "want a string, not %s", vl_json_type_name(v));
+        vl_schema_fail(c, item->place, word, "want a string, not %s", vl_json_type_name(v));
         return;
     }
     vl_bytes a = vl_json_str_raw(v), b = vl_json_str_raw(*out);
     if (vl_json_exists(*out) && (a.len != b.len || memcmp(a.ptr, b.ptr, a.len) != 0))
-        schema_fail(c, item->place, word, "a second %s holds here too; two at once are not supported", word);
+        vl_schema_fail(c, item->place, word,
+                       "a second %s holds here too; two at once are not supported", word);
     *out = v;
     *place = item->place;
     if (strcmp(word, "pattern") == 0 || !s->has_type)
@@ -86,7 +92,8 @@ static void read_text(struct compiler *c, const struct conj_item *item, const ch
     s->beside_enum = word;
 }
 
-/* One bound; a fraction is moved to the next whole number inside, which is the same for integers. */
+/* One bound; a fraction is moved to the next whole number inside, which is the same for integers.
+ */
 static void read_bound(struct compiler *c, const struct conj_item *item, const char *word, bool low,
                        bool open, struct shape *s)
 {
@@ -102,7 +109,7 @@ static void read_bound(struct compiler *c, const struct conj_item *item, const c
     s->beside_enum = word;
     s->bounds_place = item->place;
     if (!whole && (!vl_json_f64(v, &x) || fabs(x) >= 9007199254740992.0)) {
-        schema_fail(c, item->place, word, "want a number of at most 64 bits");
+        vl_schema_fail(c, item->place, word, "want a number of at most 64 bits");
         return;
     }
     if (!whole) {
@@ -126,6 +133,7 @@ static void read_item(struct compiler *c, struct shape *s, const struct conj_ite
     static const char *const of_objects[] = {"properties", "required", "additionalProperties"};
     static const char *const of_arrays[] = {"items", "prefixItems"};
 
+    vl_schema_work(c, item->place, READS * vl_json_count(item->v));
     read_type(c, s, item);
     read_count(c, item, "minLength", KIND_STRING, s, &s->min_length, false);
     read_count(c, item, "maxLength", KIND_STRING, s, &s->max_length, true);
@@ -227,7 +235,7 @@ static vl_json first_values(struct compiler *c, const struct conj *list, bool *i
         vl_json many = vl_json_get(list->items[i].v, "enum");
         vl_json one = vl_json_get(list->items[i].v, "const");
         if (vl_json_exists(many) && (!vl_json_is(many, VL_JSON_ARRAY) || vl_json_count(many) == 0))
-            schema_fail(c, list->items[i].place, "enum", "want an array with a value at least");
+            vl_schema_fail(c, list->items[i].place, "enum", "want an array with a value at least");
         if (found.node == NULL && vl_json_exists(one)) {
             found = one;
             *is_list = false;
@@ -255,9 +263,10 @@ static void put_enum(struct compiler *c, const struct conj *list, const struct s
                      vl_json_exists(vl_json_get(list->items[i].v, "const"));
     bool several = n_sources > 1;
     if (several && n > BOTH_MAX)
-        schema_fail(c, list->items[0].place, "enum",
-                    "%zu values where several enums hold at once; %d are supported", n, BOTH_MAX);
-    for (size_t i = 0; texts != NULL && i < n && schema_ok(c); i++) {
+        vl_schema_fail(c, list->items[0].place, "enum",
+                       "%zu values where several enums hold at once; %d are supported", n,
+                       BOTH_MAX);
+    for (size_t i = 0; texts != NULL && i < n && vl_schema_ok(c); i++) {
         vl_json v = values;
         if (is_list) {
             vl_json_next(&it);
@@ -269,13 +278,13 @@ static void put_enum(struct compiler *c, const struct conj *list, const struct s
         size_t len = 0;
         char *copy = vl_buf_take(&text, &len);
         if (copy == NULL)
-            schema_no_memory(c);
+            vl_schema_no_memory(c);
         else
             texts[n_texts++] = (vl_bytes){copy, len};
     }
     if (texts == NULL || text.failed || work.failed)
-        schema_no_memory(c);
-    if (schema_ok(c))
+        vl_schema_no_memory(c);
+    if (vl_schema_ok(c))
         vl_grammar_texts(c->r.g, from, texts, n_texts, to);
     for (size_t i = 0; i < n_texts; i++)
         free((char *)(uintptr_t)texts[i].ptr);
@@ -293,16 +302,15 @@ static void put_pattern(struct compiler *c, uint32_t place, const char *word, vl
     uint32_t max = s->max_length < UINT32_MAX ? (uint32_t)s->max_length : UINT32_MAX;
 
     if (s->min_length > VL_GRAMMAR_MAX_STATES) {
-        schema_fail(c, place, "minLength", "%llu is more than the %d that are supported",
-                    (unsigned long long)s->min_length, VL_GRAMMAR_MAX_STATES);
+        vl_schema_fail(c, place, "minLength", "%llu is more than the %d that are supported",
+                       (unsigned long long)s->min_length, VL_GRAMMAR_MAX_STATES);
         return;
     }
-    vl_status rc =
-        vl_regex_string(&c->r, from, pattern, (uint32_t)s->min_length, max, to, &err);
+    vl_status rc = vl_regex_string(&c->r, from, pattern, (uint32_t)s->min_length, max, to, &err);
     if (rc == VL_E_NOMEM)
-        schema_no_memory(c);
+        vl_schema_no_memory(c);
     else if (rc != VL_OK)
-        schema_fail(c, place, word, "%s", err.text);
+        vl_schema_fail(c, place, word, "%s", err.text);
 }
 
 static void put_string(struct compiler *c, const struct shape *s, uint32_t from, uint32_t to)
@@ -314,18 +322,19 @@ static void put_string(struct compiler *c, const struct shape *s, uint32_t from,
     vl_buf text = VL_BUF_INIT;
 
     if (has_format && format == NULL) {
-        schema_fail(c, s->format_place, "format",
-                    "this format is not supported; date, time, date-time, uuid and email are");
+        vl_schema_fail(c, s->format_place, "format",
+                       "this format is not supported; date, time, date-time, uuid and email are");
     } else if (has_format && has_pattern) {
-        schema_fail(c, s->pattern_place, "pattern", "a pattern beside a format is not supported");
+        vl_schema_fail(c, s->pattern_place, "pattern",
+                       "a pattern beside a format is not supported");
     } else if (has_format) {
         put_pattern(c, s->format_place, "format", (vl_bytes){format, strlen(format)}, s, from, to);
     } else if (has_pattern) {
         if (vl_json_str(s->pattern, &text))
-            put_pattern(c, s->pattern_place, "pattern", (vl_bytes){text.ptr != NULL ? text.ptr : "", text.len},
-                        s, from, to);
+            put_pattern(c, s->pattern_place, "pattern",
+                        (vl_bytes){text.ptr != NULL ? text.ptr : "", text.len}, s, from, to);
         else
-            schema_no_memory(c);
+            vl_schema_no_memory(c);
     } else if (s->min_length == 0 && s->max_length == UINT64_MAX) {
         vl_grammar_call(c->r.g, from, c->r.string, to);
     } else if (s->min_length <= s->max_length) {
@@ -351,8 +360,8 @@ static void put_number(struct compiler *c, const struct shape *s, uint32_t from,
         return;
     }
     if (s->cut_low || s->cut_high)
-        schema_fail(c, s->bounds_place, s->cut_low ? "minimum" : "maximum",
-                    "for type number only whole bounds are supported");
+        vl_schema_fail(c, s->bounds_place, s->cut_low ? "minimum" : "maximum",
+                       "for type number only whole bounds are supported");
     if (bound)
         vl_rules_number(&c->r, from, &s->bounds, to);
     else
@@ -364,25 +373,25 @@ static void put_number(struct compiler *c, const struct shape *s, uint32_t from,
 static void read_shape(struct compiler *c, const struct conj *list, struct shape *s)
 {
     *s = (struct shape){.kinds = KIND_ALL, .max_length = UINT64_MAX, .max_items = UINT64_MAX};
-    for (int i = 0; i < list->n && schema_ok(c); i++)
+    for (int i = 0; i < list->n && vl_schema_ok(c); i++)
         read_item(c, s, &list->items[i]);
     /* Without a type the keywords tell what is meant. */
     if (!s->has_type && !s->has_enum && s->hints != 0)
         s->kinds = s->hints;
 }
 
-void schema_values(struct compiler *c, const struct conj *list, uint32_t from, uint32_t to)
+void vl_schema_values(struct compiler *c, const struct conj *list, uint32_t from, uint32_t to)
 {
     struct shape s;
     vl_grammar *g = c->r.g;
 
     read_shape(c, list, &s);
-    if (!schema_ok(c))
+    if (!vl_schema_ok(c))
         return;
     if (s.has_enum) {
         if ((s.hints & s.kinds) != 0 && s.beside_enum != NULL) {
-            schema_fail(c, list->items[0].place, s.beside_enum, "%s beside enum or const is not supported",
-                        s.beside_enum);
+            vl_schema_fail(c, list->items[0].place, s.beside_enum,
+                           "%s beside enum or const is not supported", s.beside_enum);
             return;
         }
         put_enum(c, list, &s, from, to);
@@ -401,7 +410,7 @@ void schema_values(struct compiler *c, const struct conj *list, uint32_t from, u
     if ((s.kinds & KIND_STRING) != 0)
         put_string(c, &s, from, to);
     if ((s.kinds & KIND_ARRAY) != 0)
-        schema_array(c, list, &s, from, to);
+        vl_schema_array(c, list, &s, from, to);
     if ((s.kinds & KIND_OBJECT) != 0)
-        schema_object(c, list, from, to);
+        vl_schema_object(c, list, from, to);
 }

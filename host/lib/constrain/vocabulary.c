@@ -180,8 +180,9 @@ vl_status vl_vocabulary_build(vl_vocabulary *v, const vl_tokenizer_api *api, con
 out:
     free(list);
     free(path);
-    return rc == VL_OK ? VL_OK
-                       : vl_error_set(err, rc, "vocabulary of %u tokens: out of memory", v->n_tokens);
+    return rc == VL_OK
+               ? VL_OK
+               : vl_error_set(err, rc, "vocabulary of %u tokens: out of memory", v->n_tokens);
 }
 
 void vl_vocabulary_free_trie(vl_vocabulary *v)
