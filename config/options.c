@@ -51,8 +51,9 @@ const vl_option vl_server_options[VL_S_COUNT] = {
     [VL_S_CHOICES_MAX] = {"choices_max", VL_OPT_INT, 0, "16", 1, 16, NULL,
                           "largest n of a request"},
     [VL_S_REASONING_FIELD] = {"reasoning_field", VL_OPT_ENUM, 0, "reasoning_content", 0, 0,
-                              "reasoning_content|reasoning|both",
-                              "field of an answer that carries the thought"},
+                              "reasoning_content|reasoning|both|inline",
+                              "field of an answer that carries the thought; inline: in "
+                              "content, between think tags"},
     [VL_S_TOKENIZER_THREADS] = {"tokenizer_threads", VL_OPT_INT, 0, "2", 1, 64, NULL,
                                 "threads that render and tokenize requests"},
 };

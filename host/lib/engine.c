@@ -68,7 +68,10 @@ bool vl_request_in_flight(const vl_request *r)
 static void close_request(vl_engine *e, vl_request *r, int32_t kind, const vl_error *why)
 {
     size_t per = r->p.n_logprobs >= 0 ? (size_t)r->p.n_logprobs + 1 : 0;
-    size_t n = kind == VL_EVENT_DONE && r->prompt_logprobs != NULL ? r->n_prompt_logprobs + 1 : 0;
+    bool prompt = (r->p.flags & VL_REQUEST_PROMPT_LOGPROBS) != 0 && kind == VL_EVENT_DONE;
+    /* A prompt of one token has no logprobs at all, but its token is told. */
+    prompt = prompt && (r->prompt_logprobs != NULL || r->n_prompt == 1);
+    size_t n = prompt ? r->n_prompt_logprobs + 1 : 0;
     vl_event *ev = vl_event_make(kind, r->user, NULL, 0, n, per > 1 ? per - 1 : 0);
     double now = vl_now_s();
     uint64_t completion = 0, reasoning = 0;

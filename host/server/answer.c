@@ -7,7 +7,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "host/server/api.h"
+#include "host/server/api_forms.h"
 
 struct answer_call {
     char id[32];
@@ -18,6 +18,7 @@ struct answer_call {
 struct vl_answer_choice {
     bool begun; /* stream: the role is out */
     bool ended;
+    bool thinking;             /* inline reasoning: a <think> is open */
     vl_buf content, reasoning; /* whole answers */
     vl_buf logprobs;           /* entries, with commas between; streams: those not yet sent */
     vl_buf top, offsets,
@@ -95,6 +96,7 @@ void vl_answer_fini(vl_answer *a)
     }
     free(a->choices);
     free(a->stop_ids);
+    vl_items_free(a->items);
     vl_buf_fini(&a->held);
     *a = (vl_answer){0};
 }
@@ -399,22 +401,61 @@ static void collect_text(struct vl_answer_choice *c, const vl_event *ev, struct 
         vl_buf_append(to, ev->text, ev->text_len);
 }
 
+static void take_text(vl_answer *a, uint32_t choice, const vl_event *ev, vl_buf *out)
+{
+    struct vl_answer_choice *c = &a->choices[choice];
+    struct answer_call *call = NULL;
+    if (ev->text_kind >= VL_TEXT_KIND_CALL && !(call = call_at(c, ev)))
+        return; /* out of memory */
+    take_logprobs(a, c, ev);
+    if (a->stream)
+        stream_text(a, choice, ev, call, out);
+    else
+        collect_text(c, ev, call);
+}
+
+static void take_content(vl_answer *a, uint32_t choice, const char *text, size_t len, vl_buf *out)
+{
+    const vl_event ev = {
+        .kind = VL_EVENT_TEXT, .text_kind = VL_TEXT_KIND_CONTENT, .text = text, .text_len = len};
+    take_text(a, choice, &ev, out);
+}
+
+/* A thought as the model wrote it, with the opening that the prompt had: in the content. One that
+ * is cut, or that the model ends with, stays open. */
+static void take_inline(vl_answer *a, uint32_t choice, const vl_event *ev, vl_buf *out)
+{
+    static const char open[] = "<think>\n", close[] = "\n</think>\n\n";
+    struct vl_answer_choice *c = &a->choices[choice];
+    vl_event as_content = *ev;
+    if (ev->text_kind == VL_TEXT_KIND_REASONING) {
+        if (!c->thinking)
+            take_content(a, choice, open, sizeof open - 1, out);
+        c->thinking = true;
+        as_content.text_kind = VL_TEXT_KIND_CONTENT;
+    } else if (c->thinking && (ev->text_len || ev->text_kind == VL_TEXT_KIND_CALL)) {
+        take_content(a, choice, close, sizeof close - 1, out);
+        c->thinking = false;
+    }
+    take_text(a, choice, &as_content, out);
+}
+
 void vl_answer_event(vl_answer *a, uint32_t choice, const vl_event *ev, vl_buf *out)
 {
     struct vl_answer_choice *c = choice < a->n_choices ? &a->choices[choice] : NULL;
-    struct answer_call *call = NULL;
-    if (!c || c->ended)
+    if (a->items) {
+        vl_items_event(a, ev, out);
+        return;
+    }
+    if (!c || c->ended || ev->kind == VL_EVENT_STARTED)
         return;
     if (ev->kind == VL_EVENT_TEXT) {
-        if (ev->text_kind >= VL_TEXT_KIND_CALL && !(call = call_at(c, ev)))
-            return; /* out of memory */
         if (ev->text_kind == VL_TEXT_KIND_REASONING && !a->include_reasoning)
             return;
-        take_logprobs(a, c, ev);
-        if (a->stream)
-            stream_text(a, choice, ev, call, out);
+        if (a->chat && a->reasoning_field == VL_FIELD_REASONING_INLINE)
+            take_inline(a, choice, ev, out);
         else
-            collect_text(c, ev, call);
+            take_text(a, choice, ev, out);
         return;
     }
     c->ended = true;
@@ -432,8 +473,46 @@ void vl_answer_event(vl_answer *a, uint32_t choice, const vl_event *ev, vl_buf *
     }
 }
 
+void vl_answer_echo(vl_answer *a, uint32_t choice, const char *text, size_t len, vl_buf *out)
+{
+    if (choice >= a->n_choices || len == 0)
+        return;
+    take_content(a, choice, text, len, out);
+    a->choices[choice].offset = characters((vl_bytes){text, len});
+}
+
+/* Puts `tail` behind what was collected since, with a comma where both have something. */
+static void join(vl_buf *head, vl_buf *tail)
+{
+    if (head->len && tail->len)
+        vl_buf_putc(head, ',');
+    append(head, tail);
+    head->failed |= tail->failed;
+    vl_buf_fini(tail);
+}
+
+void vl_answer_prompt_logprobs(vl_answer *a, uint32_t choice, const vl_event *done)
+{
+    struct vl_answer_choice *c = choice < a->n_choices ? &a->choices[choice] : NULL;
+    if (!c || a->n_top < 0 || a->chat || a->stream || !a->token)
+        return;
+    vl_buf tokens = c->logprobs, values = c->values, top = c->top, offsets = c->offsets;
+    c->logprobs = c->values = c->top = c->offsets = (vl_buf)VL_BUF_INIT;
+    c->offset = 0;
+    for (size_t i = 0; i < done->n_tokens; i++)
+        text_logprob(a, c, &done->tokens[i]);
+    join(&c->logprobs, &tokens);
+    join(&c->values, &values);
+    join(&c->top, &top);
+    join(&c->offsets, &offsets);
+}
+
 void vl_answer_usage(vl_answer *a, const vl_event *ev)
 {
+    if (a->items) {
+        a->usage = ev->usage;
+        return;
+    }
     a->usage.prompt_tokens += ev->usage.prompt_tokens;
     a->usage.cached_tokens += ev->usage.cached_tokens;
     a->usage.completion_tokens += ev->usage.completion_tokens;
@@ -470,6 +549,10 @@ static void put_message(const vl_answer *a, const struct vl_answer_choice *c, vl
 
 void vl_answer_finish(vl_answer *a, vl_buf *out)
 {
+    if (a->items) {
+        vl_items_finish(a, out);
+        return;
+    }
     if (a->stream) {
         if (a->include_usage) {
             vl_buf_puts(out, "data: ");

@@ -58,10 +58,11 @@ typedef struct vl_api_request {
     bool has_model;
     bool stream, include_usage;
     bool include_reasoning;
-    bool echo;        /* completions */
-    int32_t n_top;    /* top_logprobs that are shown; -1: no logprobs */
-    vl_buf stop_text; /* the stop strings' bytes */
-    vl_bytes *stops;  /* [params.n_stops] */
+    int32_t reasoning_field; /* VL_FIELD_REASONING_..., -1: the server's */
+    bool echo;               /* completions */
+    int32_t n_top;           /* top_logprobs that are shown; -1: no logprobs */
+    vl_buf stop_text;        /* the stop strings' bytes */
+    vl_bytes *stops;         /* [params.n_stops] */
     int32_t *stop_ids;
     vl_logit_bias *bias;
     /* completions: prompts, each text or ids */
@@ -97,9 +98,15 @@ void vl_api_report_unknown(vl_json o, const char *const *known, vl_api_unknown_f
 
 /* ---- answers ---- */
 
-enum { VL_FIELD_REASONING_CONTENT = 0, VL_FIELD_REASONING = 1, VL_FIELD_REASONING_BOTH = 2 };
+enum {
+    VL_FIELD_REASONING_CONTENT = 0,
+    VL_FIELD_REASONING = 1,
+    VL_FIELD_REASONING_BOTH = 2,
+    VL_FIELD_REASONING_INLINE = 3 /* as <think> text in content */
+};
 
 struct vl_answer_choice; /* answer.c */
+struct vl_items;         /* api_forms.h */
 
 /* One answer in the making, whole or streamed. */
 typedef struct vl_answer {
@@ -120,14 +127,20 @@ typedef struct vl_answer {
     struct vl_usage usage; /* sums over prompts */
     vl_buf held; /* stream: events made before there was a stream (echo), to be sent first */
     double prefill_ms, decode_ms;
+    struct vl_items *items; /* answers made of items, of one choice (api_forms.h); else NULL */
+    const char *request_id; /* for the errors of a form that tells it; borrowed; may be NULL */
 } vl_answer;
 
 bool vl_answer_init(vl_answer *a, bool chat, const vl_api_request *r, uint32_t n_choices,
                     const char *model);
 void vl_answer_fini(vl_answer *a); /* a zeroed one is fine */
-/* Takes a TEXT or CHOICE_END event of this choice. Streams: appends events ("data: ...\n\n") to
- * out. */
+/* Takes a STARTED, TEXT or CHOICE_END event of this choice. Streams: appends events ("data:
+ * ...\n\n") to out. */
 void vl_answer_event(vl_answer *a, uint32_t choice, const vl_event *ev, vl_buf *out);
+/* A prompt in front of its answer (echo), before any event of that choice. */
+void vl_answer_echo(vl_answer *a, uint32_t choice, const char *text, size_t len, vl_buf *out);
+/* The logprobs of a prompt, of a DONE event, in front of those of this choice. Not for streams. */
+void vl_answer_prompt_logprobs(vl_answer *a, uint32_t choice, const vl_event *done);
 /* Adds the usage of a DONE event. */
 void vl_answer_usage(vl_answer *a, const vl_event *ev);
 /* The end. Streams: usage chunk and [DONE]; else the whole body. */

@@ -153,6 +153,21 @@ static bool parse_budget(vl_json o, vl_api_request *r, vl_api_error *e)
     return true;
 }
 
+/* llama.cpp's field: none leaves the thought in the content. */
+static bool parse_reasoning_format(vl_json o, vl_api_request *r, vl_api_error *e)
+{
+    vl_json v = vl_json_get(o, "reasoning_format");
+    if (vl_json_is_null(v) || vl_json_str_eq(v, "auto"))
+        return true;
+    r->reasoning_field = VL_FIELD_REASONING_CONTENT;
+    if (vl_json_str_eq(v, "none"))
+        r->reasoning_field = VL_FIELD_REASONING_INLINE;
+    else if (!vl_json_str_eq(v, "deepseek") && !vl_json_str_eq(v, "deepseek-legacy"))
+        return vl_api_fail(e, 400, "reasoning_format",
+                           "reasoning_format: want none, auto, deepseek or deepseek-legacy");
+    return true;
+}
+
 bool vl_api_chat_parse(vl_api_request *r, const char *body, size_t len, const vl_api_limits *limits,
                        vl_api_unknown_fn unknown, void *user, vl_api_error *e)
 {
@@ -167,7 +182,7 @@ bool vl_api_chat_parse(vl_api_request *r, const char *body, size_t len, const vl
         return vl_api_fail(e, 400, "messages", "messages: %s",
                            vl_json_exists(messages) ? "the list is empty" : "the field is missing");
     if (!parse_refused(o, e) || !parse_logprobs(o, r, e) || !parse_response_format(o, r, e) ||
-        !parse_tool_choice(o, r, e) || !parse_budget(o, r, e) ||
+        !parse_tool_choice(o, r, e) || !parse_budget(o, r, e) || !parse_reasoning_format(o, r, e) ||
         !vl_field_bool(o, "include_reasoning", &r->include_reasoning, NULL, e))
         return false;
     vl_api_report_unknown(o, known_fields, unknown, user);

@@ -140,8 +140,11 @@ bool vl_api_completion_parse(vl_api_request *r, const char *body, size_t len,
                            (long long)best_of);
     r->n_top = (int32_t)top;
     r->params.n_logprobs = r->n_top;
+    if (r->echo && r->n_top >= 0 && r->stream)
+        return vl_api_fail(e, 400, "echo",
+                           "echo: together with logprobs it is not offered in a stream");
     if (r->echo && r->n_top >= 0)
-        return vl_api_fail(e, 400, "echo", "echo: together with logprobs it is not supported");
+        r->params.flags |= VL_REQUEST_PROMPT_LOGPROBS;
     has_max = !vl_json_is_null(vl_json_get(o, "max_tokens")) ||
               !vl_json_is_null(vl_json_get(o, "max_completion_tokens"));
     if (!has_max) {

@@ -316,6 +316,7 @@ bool vl_api_common_parse(vl_api_request *r, const char *body, size_t len,
     int64_t n = 1;
     vl_request_params_init(&r->params);
     r->include_reasoning = true;
+    r->reasoning_field = -1;
     r->n_top = -1;
     vl_status rc = vl_json_parse(&r->doc, body, len, limits->json_depth, 0, &err);
     if (rc == VL_E_NOMEM)

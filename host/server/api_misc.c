@@ -106,7 +106,7 @@ void misc_props(struct app *app, vl_http_request *r)
 
 /* ---- jobs for the workers ---- */
 
-enum job_kind { JOB_TOKENIZE, JOB_DETOKENIZE, JOB_TEMPLATE };
+enum job_kind { JOB_TOKENIZE, JOB_DETOKENIZE, JOB_TEMPLATE, JOB_COUNT };
 
 struct job {
     struct pending base; /* first */
@@ -207,6 +207,21 @@ static bool encode_view(struct job *j, const vl_chat_view *view)
            encode(j, view->pieces, (size_t)view->n_pieces, with_pieces);
 }
 
+/* The length alone, in Anthropic's form. */
+static bool count_view(struct job *j, const vl_chat_view *view)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    vl_error err = {0};
+    vl_status rc =
+        vl_runtime_encode(j->model->runtime, view->pieces, (size_t)view->n_pieces, &ids, &n, &err);
+    if (rc != VL_OK)
+        return job_error(j, rc, &err, NULL);
+    free(ids);
+    vl_buf_printf(&j->out, "{\"input_tokens\":%zu}", n);
+    return true;
+}
+
 static bool print_view(struct job *j, const vl_chat_view *view)
 {
     vl_buf_puts(&j->out, "{\"prompt\":\"");
@@ -294,6 +309,9 @@ static void job_run(void *user)
     case JOB_TEMPLATE:
         j->failed = !render(j, print_view);
         break;
+    case JOB_COUNT:
+        j->failed = !render(j, count_view);
+        break;
     }
 }
 
@@ -311,6 +329,17 @@ void misc_work(vl_event *ev)
     job_free(j);
 }
 
+/* The job's body: the request's, or the chat body that it stands for. */
+static bool take_body(struct app *app, vl_http_request *r, struct job *j, vl_api_error *e)
+{
+    if (j->kind == JOB_COUNT)
+        return vl_api_messages_to_chat(r->body.ptr ? r->body.ptr : "", r->body.len, true,
+                                       &app->limits, routes_unknown_field, app, &j->body, e);
+    j->body = r->body;
+    r->body = (vl_buf)VL_BUF_INIT;
+    return true;
+}
+
 /* Parses the body here, since it names the model; all else is the worker's. */
 static void job_start(struct app *app, vl_http_request *r, enum job_kind kind)
 {
@@ -326,15 +355,11 @@ static void job_start(struct app *app, vl_http_request *r, enum job_kind kind)
     }
     j->base = (struct pending){job_gone, NULL, NULL};
     j->kind = kind;
-    j->body = r->body;
-    r->body = (vl_buf)VL_BUF_INIT;
-    bool ok = vl_json_parse(&j->doc, j->body.ptr ? j->body.ptr : "", j->body.len,
-                            app->limits.json_depth, 0, &err) == VL_OK;
+    vl_api_limits limits = app->limits;
+    limits.json_depth += kind == JOB_COUNT ? VL_FORM_DEPTH : 0;
+    bool ok = take_body(app, r, j, &e) &&
+              vl_chat_open(&j->doc, j->body.ptr ? j->body.ptr : "", j->body.len, &limits, &e);
     vl_json o = vl_json_root(&j->doc);
-    if (!ok)
-        vl_api_fail(&e, 400, NULL, "the request's body is not JSON: %s", err.text);
-    else if (!vl_json_is(o, VL_JSON_OBJECT))
-        ok = vl_api_fail(&e, 400, NULL, "the request's body must be a JSON object");
     ok = ok && vl_field_text(o, "model", &name, &has_name, &e) &&
          (j->model = routes_model(app, name.ptr, has_name, &e)) && routes_ready(j->model, &e);
     vl_buf_fini(&name);
@@ -366,4 +391,9 @@ void misc_detokenize(struct app *app, vl_http_request *r)
 void misc_template(struct app *app, vl_http_request *r)
 {
     job_start(app, r, JOB_TEMPLATE);
+}
+
+void misc_count_tokens(struct app *app, vl_http_request *r)
+{
+    job_start(app, r, JOB_COUNT);
 }

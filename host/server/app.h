@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "host/lib/registry.h"
 #include "host/lib/runtime.h"
-#include "host/server/api.h"
+#include "host/server/api_forms.h"
 #include "host/server/http.h"
 
 struct app;
@@ -24,6 +24,8 @@ struct served {
 enum {
     ENDPOINT_CHAT,
     ENDPOINT_COMPLETIONS,
+    ENDPOINT_MESSAGES,
+    ENDPOINT_RESPONSES,
     ENDPOINT_MODELS,
     ENDPOINT_TOKENIZE,
     ENDPOINT_DETOKENIZE,
@@ -58,7 +60,8 @@ struct access {
 struct app {
     struct event_base *base;
     vl_http *http;
-    const vl_config *config;
+    const vl_config *config;       /* the newest: reload.h */
+    const vl_config *first_config; /* what models and sockets were made of */
     vl_registry *registry;
     vl_event_queue *queue;
     struct event *queue_event;
@@ -98,7 +101,11 @@ void routes_unknown_field(void *app, const char *name, const char *near);
 /* ---- call.c: generations ---- */
 void call_chat(struct app *app, vl_http_request *r);
 void call_completion(struct app *app, vl_http_request *r);
+void call_messages(struct app *app, vl_http_request *r);
+void call_responses(struct app *app, vl_http_request *r);
 void call_cancel_all(struct app *app); /* each ends with an error event */
+/* Whether a generation of this model goes on that no slow reader holds up. */
+bool call_any_unpaused(const struct app *app, const struct served *m);
 
 /* ---- api_misc.c: everything else ---- */
 void misc_health(struct app *app, vl_http_request *r);
@@ -108,6 +115,7 @@ void misc_props(struct app *app, vl_http_request *r);
 void misc_tokenize(struct app *app, vl_http_request *r);
 void misc_detokenize(struct app *app, vl_http_request *r);
 void misc_template(struct app *app, vl_http_request *r);
+void misc_count_tokens(struct app *app, vl_http_request *r); /* of /v1/messages */
 
 /* ---- metrics.c ---- */
 void metrics_count(struct app *app, int endpoint, int status);
@@ -124,8 +132,10 @@ void call_event(vl_event *ev); /* of generations */
 void misc_work(vl_event *ev);  /* VL_EVENT_WORK */
 
 /* ---- server.c: the process's life ---- */
-/* Listens, loads, answers until a signal; the exit status. */
-int server_run(const vl_config *config, vl_registry *registry);
+struct reload_source;
+/* Listens, loads, answers until a signal; the exit status. source: where SIGHUP reads the config
+ * again. */
+int server_run(const vl_config *config, vl_registry *registry, const struct reload_source *source);
 /* A model's parameters from the config; borrowed from it. */
 void server_runtime_params(const vl_config *config, size_t model, struct vl_runtime_params *out);
 

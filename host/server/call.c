@@ -23,7 +23,10 @@ struct call {
     vl_answer answer;
     struct part *parts; /* one a prompt */
     size_t n_parts, n_over, n_queued;
-    bool begun; /* the stream's head is out */
+    bool begun;  /* the stream's head is out */
+    bool paused; /* its reader is slow */
+    bool prompt_logprobs;
+    uint32_t n; /* choices of a part */
 };
 
 static void call_free(struct call *c)
@@ -50,6 +53,7 @@ static void cancel_all(struct call *c)
 
 static void pause_all(struct call *c, bool pause)
 {
+    c->paused = pause;
     for (size_t i = 0; i < c->n_parts; i++)
         if (c->parts[i].request && !c->parts[i].over)
             vl_request_pause(c->parts[i].request, pause);
@@ -71,8 +75,10 @@ static void on_drained(struct pending *p)
 static void on_quiet(struct pending *p, double silent)
 {
     struct call *c = (struct call *)(void *)p;
+    const vl_items *items = c->answer.items;
+    const char *ping = items && items->started ? items->form->ping : ": ping\n\n";
     if (c->http && c->begun && silent >= c->app->ping_s)
-        vl_http_stream_write(c->http, ": ping\n\n", 8);
+        vl_http_stream_write(c->http, ping, strlen(ping));
 }
 
 static vl_bytes token_bytes(const void *user, int32_t id)
@@ -91,15 +97,33 @@ void call_cancel_all(struct app *app)
     }
 }
 
+bool call_any_unpaused(const struct app *app, const struct served *m)
+{
+    for (const struct call *c = app->calls; c; c = c->next)
+        if (c->model == m && !c->paused)
+            return true;
+    return false;
+}
+
 /* ---- the answer ---- */
+
+/* Anthropic's name for x-request-id, which its clients show. */
+static void put_request_id(const struct call *c, vl_buf *extra)
+{
+    if (c->answer.items && c->answer.items->form == &vl_form_messages)
+        vl_buf_printf(extra, "request-id: %s\r\n", c->http->id);
+}
 
 static void begin_stream(struct call *c)
 {
     if (c->begun || !c->http || !c->answer.stream)
         return;
     c->begun = true;
-    vl_http_stream_begin(c->http, 200, "text/event-stream; charset=utf-8",
-                         "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+    vl_buf extra = VL_BUF_INIT;
+    vl_buf_puts(&extra, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+    put_request_id(c, &extra);
+    vl_http_stream_begin(c->http, 200, "text/event-stream; charset=utf-8", extra.ptr);
+    vl_buf_fini(&extra);
     if (c->answer.held.len)
         vl_http_stream_write(c->http, c->answer.held.ptr, c->answer.held.len);
     vl_buf_fini(&c->answer.held);
@@ -130,8 +154,12 @@ static void fail(struct call *c, const vl_api_error *e)
         return;
     }
     vl_buf json = VL_BUF_INIT, event = VL_BUF_INIT;
-    vl_api_error_json(e, &json);
-    vl_sse_data(&event, json.ptr ? json.ptr : "", json.len);
+    if (c->answer.items) {
+        c->answer.items->form->error(&c->answer, e, &event);
+    } else {
+        vl_api_error_json(e, &json);
+        vl_sse_data(&event, json.ptr ? json.ptr : "", json.len);
+    }
     vl_http_stream_write(r, event.ptr ? event.ptr : "", event.len);
     vl_buf_fini(&json);
     vl_buf_fini(&event);
@@ -160,9 +188,12 @@ static void finish(struct call *c)
         r->user = NULL;
         vl_http_stream_end(r, false);
     } else {
+        vl_buf extra = VL_BUF_INIT;
+        put_request_id(c, &extra);
         c->http = NULL;
         r->user = NULL;
-        vl_http_reply(r, 200, "application/json", NULL, out.ptr, out.len);
+        vl_http_reply(r, 200, "application/json", extra.ptr, out.ptr, out.len);
+        vl_buf_fini(&extra);
     }
     vl_buf_fini(&out);
 }
@@ -178,6 +209,20 @@ static void on_failed(struct part *p, const vl_event *ev)
     fail(c, &e);
 }
 
+/* Echo with logprobs: those of the prompt come with the end. */
+static void take_prompt(struct part *p, const vl_event *ev)
+{
+    struct call *c = p->call;
+    vl_api_error e;
+    if (ev->n_tokens != ev->usage.prompt_tokens) {
+        vl_api_fail(&e, 400, "echo", "echo: on its device this model gives no logprobs of prompts");
+        fail(c, &e);
+        return;
+    }
+    for (uint32_t k = 0; k < c->n; k++)
+        vl_answer_prompt_logprobs(&c->answer, p->first_choice + k, ev);
+}
+
 /* One event of one part. */
 static void take(struct part *p, const vl_event *ev)
 {
@@ -190,7 +235,9 @@ static void take(struct part *p, const vl_event *ev)
         p->queued = true;
         if (c->n_queued == c->n_parts)
             begin_stream(c);
-        break;
+        if (ev->kind == VL_EVENT_QUEUED)
+            break;
+        /* fall through */
     case VL_EVENT_TEXT:
     case VL_EVENT_CHOICE_END:
         vl_answer_event(&c->answer, p->first_choice + ev->choice, ev, &out);
@@ -201,6 +248,8 @@ static void take(struct part *p, const vl_event *ev)
         break;
     case VL_EVENT_DONE:
         vl_answer_usage(&c->answer, ev);
+        if (c->prompt_logprobs)
+            take_prompt(p, ev);
         break;
     case VL_EVENT_FAILED:
         on_failed(p, ev);
@@ -249,7 +298,9 @@ static struct call *call_new(struct app *app, vl_http_request *r, struct served 
         parts[i].call = c;
         parts[i].first_choice = (uint32_t)(i * q->params.n);
     }
-    c->answer.reasoning_field = app->reasoning_field;
+    c->answer.reasoning_field = q->reasoning_field < 0 ? app->reasoning_field : q->reasoning_field;
+    c->prompt_logprobs = (q->params.flags & VL_REQUEST_PROMPT_LOGPROBS) != 0;
+    c->n = q->params.n;
     c->answer.token = token_bytes;
     c->answer.token_user = model;
     c->next = app->calls;
@@ -285,14 +336,17 @@ static bool submit(struct call *c, size_t i, const struct vl_request_params *par
     return false;
 }
 
-void call_chat(struct app *app, vl_http_request *r)
+/* A chat request in any form; body: the chat body. echo: see vl_items_init. */
+static void start_chat(struct app *app, vl_http_request *r, const char *body, size_t len,
+                       const struct vl_answer_form *form, vl_buf *echo)
 {
     vl_api_request q;
     vl_api_error e;
     const vl_chat *chat = NULL;
     struct served *m;
-    if (!vl_api_chat_parse(&q, r->body.ptr ? r->body.ptr : "", r->body.len, &app->limits,
-                           routes_unknown_field, app, &e) ||
+    vl_api_limits limits = app->limits;
+    limits.json_depth += form ? VL_FORM_DEPTH : 0;
+    if (!vl_api_chat_parse(&q, body, len, &limits, form ? NULL : routes_unknown_field, app, &e) ||
         !(m = routes_model(app, q.model.ptr, q.has_model, &e)) || !routes_ready(m, &e)) {
         routes_error(r, &e);
     } else if (!vl_runtime_chat(m->runtime, &chat)) {
@@ -302,14 +356,53 @@ void call_chat(struct app *app, vl_http_request *r)
     } else {
         struct call *c = call_new(app, r, m, &q, true, 1);
         q.params.name = r->id;
-        if (c) {
+        if (c && (!form || vl_items_init(&c->answer, form, echo))) {
+            c->answer.request_id = r->id;
             submit(c, 0, &q.params);
         } else {
+            r->user = NULL;
+            if (c)
+                call_free(c);
             vl_api_fail(&e, 503, NULL, "out of memory");
             routes_error(r, &e);
         }
     }
     vl_api_request_fini(&q);
+}
+
+static const char *body_of(const vl_http_request *r)
+{
+    return r->body.ptr ? r->body.ptr : "";
+}
+
+void call_chat(struct app *app, vl_http_request *r)
+{
+    start_chat(app, r, body_of(r), r->body.len, NULL, NULL);
+}
+
+void call_messages(struct app *app, vl_http_request *r)
+{
+    vl_buf chat = VL_BUF_INIT;
+    vl_api_error e;
+    if (vl_api_messages_to_chat(body_of(r), r->body.len, false, &app->limits, routes_unknown_field,
+                                app, &chat, &e))
+        start_chat(app, r, chat.ptr, chat.len, &vl_form_messages, NULL);
+    else
+        routes_error(r, &e);
+    vl_buf_fini(&chat);
+}
+
+void call_responses(struct app *app, vl_http_request *r)
+{
+    vl_buf chat = VL_BUF_INIT, echo = VL_BUF_INIT;
+    vl_api_error e;
+    if (vl_api_responses_to_chat(body_of(r), r->body.len, &app->limits, routes_unknown_field, app,
+                                 &chat, &echo, &e))
+        start_chat(app, r, chat.ptr, chat.len, &vl_form_responses, &echo);
+    else
+        routes_error(r, &e);
+    vl_buf_fini(&chat);
+    vl_buf_fini(&echo);
 }
 
 /* ---- text completions ---- */
@@ -382,12 +475,9 @@ static bool echo(struct call *c, vl_api_request *q, vl_api_error *e)
             vl_buf_fini(&text);
             return vl_api_fail(e, 400, "prompt", "prompt: %s", err.text);
         }
-        vl_event ev = {.kind = VL_EVENT_TEXT,
-                       .text_kind = VL_TEXT_KIND_CONTENT,
-                       .text = text.ptr,
-                       .text_len = text.len};
-        for (uint32_t k = 0; k < q->params.n && text.len; k++)
-            vl_answer_event(&c->answer, (uint32_t)i * q->params.n + k, &ev, &c->answer.held);
+        for (uint32_t k = 0; k < q->params.n; k++)
+            vl_answer_echo(&c->answer, (uint32_t)i * q->params.n + k, text.ptr, text.len,
+                           &c->answer.held);
         vl_buf_fini(&text);
     }
     return true;

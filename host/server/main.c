@@ -9,6 +9,7 @@
 #include "host/lib/log.h"
 #include "host/server/app.h"
 #include "host/server/flags.h"
+#include "host/server/reload.h"
 
 extern char **environ;
 
@@ -160,6 +161,22 @@ static void show_plugin_options(const vl_registry *reg, bool markdown)
     vl_buf_fini(&out);
 }
 
+struct reread {
+    const struct flags *flags;
+    const vl_registry *registry;
+};
+
+/* For SIGHUP: the config as at the start, with the plugins that are loaded. */
+static vl_status read_again(void *user, vl_config *out, vl_problems *p, vl_error *err)
+{
+    const struct reread *r = user;
+    vl_status rc = vl_config_load(out, r->flags->file, r->flags->settings, r->flags->n_settings,
+                                  environ, p, err);
+    if (rc == VL_OK && out->n_models == 0 && p->n == 0)
+        vl_problems_add(p, out->file, 0, 0, "no model");
+    return rc == VL_OK ? bind_plugins(out, r->registry, p, err) : rc;
+}
+
 static int act(const struct flags *f, vl_config *c, vl_registry *reg, vl_problems *p, vl_error *err)
 {
     vl_buf out = VL_BUF_INIT;
@@ -185,7 +202,9 @@ static int act(const struct flags *f, vl_config *c, vl_registry *reg, vl_problem
         print(stderr, &out);
         goto out;
     }
-    status = f->action == RUN            ? server_run(c, reg)
+    struct reread again = {f, reg};
+    const reload_source source = {read_again, &again};
+    status = f->action == RUN            ? server_run(c, reg, &source)
              : f->action == CHECK_CONFIG ? check_models(c, reg)
                                          : 0;
 out:

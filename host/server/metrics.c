@@ -8,8 +8,8 @@
 #include "host/server/app.h"
 
 static const char *const endpoint_names[ENDPOINT_COUNT] = {
-    "chat_completions", "completions", "models",  "tokenize", "detokenize",
-    "apply_template",   "health",      "metrics", "other"};
+    "chat_completions", "completions",    "messages", "responses", "models", "tokenize",
+    "detokenize",       "apply_template", "health",   "metrics",   "other"};
 
 void metrics_count(struct app *app, int endpoint, int status)
 {

@@ -22,6 +22,9 @@ static const struct route routes[] = {
     {"/chat/completions", "POST", ENDPOINT_CHAT, call_chat},
     {"/completions", "POST", ENDPOINT_COMPLETIONS, call_completion},
     {"/models", "GET", ENDPOINT_MODELS, list_models},
+    {"/messages", "POST", ENDPOINT_MESSAGES, call_messages},
+    {"/messages/count_tokens", "POST", ENDPOINT_MESSAGES, misc_count_tokens},
+    {"/responses", "POST", ENDPOINT_RESPONSES, call_responses},
     {"/tokenize", "POST", ENDPOINT_TOKENIZE, misc_tokenize},
     {"/detokenize", "POST", ENDPOINT_DETOKENIZE, misc_detokenize},
     {"/apply-template", "POST", ENDPOINT_TEMPLATE, misc_template},
@@ -64,7 +67,12 @@ int routes_endpoint(const vl_http_request *r)
 void routes_error(vl_http_request *r, const vl_api_error *e)
 {
     vl_buf body = VL_BUF_INIT, extra = VL_BUF_INIT;
-    vl_api_error_json(e, &body);
+    if (routes_endpoint(r) == ENDPOINT_MESSAGES) {
+        vl_api_error_messages_json(e, r->id, &body);
+        vl_buf_printf(&extra, "request-id: %s\r\n", r->id);
+    } else {
+        vl_api_error_json(e, &body);
+    }
     if (e->retry_after_s > 0)
         vl_buf_printf(&extra, "Retry-After: %d\r\n", e->retry_after_s);
     if (e->status == 401)

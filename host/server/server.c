@@ -11,10 +11,14 @@
 #include "base/error.h"
 #include "host/lib/log.h"
 #include "host/server/app.h"
+#include "host/server/notify.h"
+#include "host/server/reload.h"
 
 struct server {
     struct app app;
-    struct event *term, *interrupt, *drain_tick;
+    struct event *term, *interrupt, *hangup, *drain_tick, *watchdog;
+    struct reload reload;
+    struct progress progress;
     double drain_end; /* when waiting ends; 0: not draining */
     bool cancelled;   /* what still ran was told to end */
     int status;
@@ -94,6 +98,24 @@ void server_runtime_params(const vl_config *config, size_t model, struct vl_runt
 
 static void begin_drain(struct server *s, double seconds);
 
+/* To the service manager: how far the loading is, and when everything is there. */
+static void tell_loading(const struct server *s, const struct served *m,
+                         const struct vl_runtime_status *st)
+{
+    size_t n_ready = 0;
+    for (size_t i = 0; i < s->app.n_models; i++)
+        n_ready += s->app.models[i].state == VL_RUNTIME_READY;
+    if (s->app.draining)
+        return;
+    if (n_ready == s->app.n_models)
+        notify_printf("READY=1\nSTATUS=%zu model%s on port %d", n_ready, n_ready == 1 ? "" : "s",
+                      vl_http_port(s->app.http));
+    else if (st->state == VL_RUNTIME_LOADING)
+        notify_printf("STATUS=loading %s: %s %.0f %%", m->name, st->what, st->fraction * 100);
+    else if (st->state == VL_RUNTIME_FAILED)
+        notify_printf("STATUS=%s: %s", m->name, st->error.text);
+}
+
 static void on_load(struct server *s, struct served *m)
 {
     struct vl_runtime_status st;
@@ -101,9 +123,12 @@ static void on_load(struct server *s, struct served *m)
         return; /* the loading was quicker than vl_runtime_start's return; its state is read there
                  */
     vl_runtime_status_get(m->runtime, &st);
-    if (st.state == m->state)
-        return;
+    bool same = st.state == m->state;
     m->state = st.state;
+    if (!same || st.state == VL_RUNTIME_LOADING)
+        tell_loading(s, m, &st);
+    if (same)
+        return;
     if (st.state == VL_RUNTIME_READY) {
         const vl_model_info *info = vl_runtime_model_info(m->runtime);
         vl_log(VL_LOG_INFO, "server",
@@ -192,6 +217,7 @@ static void begin_drain(struct server *s, double seconds)
 {
     struct timeval every = {0, 20000};
     s->app.draining = true;
+    notify_send("STOPPING=1\nSTATUS=ending");
     s->drain_end = vl_http_now() + seconds;
     vl_http_drain(s->app.http);
     for (size_t i = 0; i < s->app.n_models; i++)
@@ -213,6 +239,41 @@ static void on_signal(evutil_socket_t signal_number, short what, void *user)
     vl_log(VL_LOG_INFO, "server", "%s: ending; running requests have %.0f s",
            signal_number == SIGTERM ? "SIGTERM" : "SIGINT", seconds);
     begin_drain(s, seconds);
+}
+
+static void on_hangup(evutil_socket_t signal_number, short what, void *user)
+{
+    struct server *s = user;
+    (void)signal_number;
+    (void)what;
+    if (s->drain_end > 0)
+        return;
+    vl_log(VL_LOG_INFO, "server", "SIGHUP: reading the config again");
+    reload_run(&s->reload, &s->app);
+}
+
+/* No sign of life is sent while an engine hangs: the service manager then starts us again. */
+static void on_watchdog(evutil_socket_t fd, short what, void *user)
+{
+    struct server *s = user;
+    (void)fd;
+    (void)what;
+    if (progress_look(&s->progress, &s->app))
+        notify_send("WATCHDOG=1");
+    else
+        vl_log(VL_LOG_ERROR, "server", "an engine makes no progress; no sign of life is sent");
+}
+
+static vl_status add_watchdog(struct server *s, vl_error *err)
+{
+    uint64_t us = notify_watchdog_us() / 2;
+    if (us == 0)
+        return VL_OK;
+    struct timeval every = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+    s->watchdog = event_new(s->app.base, -1, EV_PERSIST, on_watchdog, s);
+    if (!s->watchdog || event_add(s->watchdog, &every))
+        return vl_error_set(err, VL_E_NOMEM, "out of memory");
+    return VL_OK;
 }
 
 static void on_fatal(int error)
@@ -266,10 +327,7 @@ static vl_status set_up(struct server *s, vl_error *err)
 {
     struct app *app = &s->app;
     app->started = (int64_t)time(NULL);
-    app->limits.choices_max = (uint32_t)vl_server_value(app->config, VL_S_CHOICES_MAX)->number;
-    app->limits.json_depth = (uint32_t)vl_server_value(app->config, VL_S_JSON_DEPTH)->number;
-    app->ping_s = seconds_of(app->config, VL_S_PING_INTERVAL);
-    app->reasoning_field = (int32_t)vl_server_value(app->config, VL_S_REASONING_FIELD)->number;
+    reload_apply(app, app->config);
     vl_status rc = access_init(&app->access, app->config, err);
     if (rc == VL_OK)
         rc = make_models(app, err);
@@ -288,14 +346,15 @@ static vl_status set_up(struct server *s, vl_error *err)
         event_new(app->base, vl_event_queue_fd(app->queue), EV_READ | EV_PERSIST, on_queue, s);
     s->term = evsignal_new(app->base, SIGTERM, on_signal, s);
     s->interrupt = evsignal_new(app->base, SIGINT, on_signal, s);
+    s->hangup = evsignal_new(app->base, SIGHUP, on_hangup, s);
     s->drain_tick = event_new(app->base, -1, EV_PERSIST, on_drain_tick, s);
-    if (!app->queue_event || !s->term || !s->interrupt || !s->drain_tick ||
+    if (!app->queue_event || !s->term || !s->interrupt || !s->hangup || !s->drain_tick ||
         event_add(app->queue_event, NULL) || event_add(s->term, NULL) ||
-        event_add(s->interrupt, NULL))
+        event_add(s->interrupt, NULL) || event_add(s->hangup, NULL))
         return vl_error_set(err, VL_E_NOMEM, "out of memory");
     vl_log(VL_LOG_INFO, "server", "listening host=%s port=%d models=%zu",
            vl_server_value(app->config, VL_S_HOST)->text, vl_http_port(app->http), app->n_models);
-    return VL_OK;
+    return add_watchdog(s, err);
 }
 
 static void free_event(struct event *e)
@@ -333,6 +392,8 @@ static void tear_down(struct server *s)
     free_event(app->queue_event);
     free_event(s->term);
     free_event(s->interrupt);
+    free_event(s->hangup);
+    free_event(s->watchdog);
     free_event(s->drain_tick);
     if (app->base)
         event_base_free(app->base);
@@ -340,11 +401,13 @@ static void tear_down(struct server *s)
         free(app->unknown[i]);
     free(app->models);
     access_fini(&app->access);
+    reload_fini(&s->reload);
 }
 
-int server_run(const vl_config *config, vl_registry *registry)
+int server_run(const vl_config *config, vl_registry *registry, const reload_source *source)
 {
-    struct server s = {.app = {.config = config, .registry = registry}};
+    struct server s = {.app = {.config = config, .first_config = config, .registry = registry},
+                       .reload = {.source = source}};
     vl_error err = {0};
     signal(SIGPIPE, SIG_IGN);
     vl_status rc = set_up(&s, &err);

@@ -198,6 +198,156 @@ def test_several_models_chosen_by_name():
             check(status == 404 and b"model_not_found" in body, f"third: {status} {body!r}")
 
 
+def test_hup_takes_new_keys_and_keeps_old_on_a_mistake():
+    with tempfile.TemporaryDirectory() as d:
+        path, keys = os.path.join(d, "v.yaml"), os.path.join(d, "keys")
+        good = f"model: {MODEL}\ncontext_tokens: 2048\nmax_sequences: 2\napi_keys_file: {keys}\nplugins: {{qwen35: {{threads: 1}}}}\n"
+
+        def write(config, key):
+            for name, text in ((path, config), (keys, f"# keys\n{key}\n")):
+                with open(name, "w") as f:
+                    f.write(text)
+
+        def works(key):
+            return h.get("/v1/models", headers={"x-api-key": key})[0] == 200
+
+        def hup(line):
+            h.p.send_signal(signal.SIGHUP)
+            h._line(line)
+        write(good, "k1")
+        with Host(HOST, "-c", path) as h:
+            h.ready()
+            check(works("k1") and not works("k2"), "keys at the start")
+            write(good, "k2")
+            hup(r"reload: the config is taken over keys=1")
+            check(works("k2") and not works("k1"), "keys after a reload")
+            write(good + "prot: 1\n", "k3")
+            hup(r"reload: the old config stays")
+            check(works("k2") and not works("k3"), "keys after a bad reload")
+            check("unknown key 'prot'" in h.log(), "the mistake is not told")
+            write(good.replace("2048", "1024"), "k4")
+            hup(r"reload: these need a restart: context_tokens")
+            check(works("k4"), "keys of a config that also needs a restart")
+            got = h.get("/v1/chat/completions", "POST", CHAT, headers={"x-api-key": "k4"})
+            check(got[0] == 200, f"a request afterwards: {got}")
+
+
+def test_service_manager_is_told():
+    name = f"@vallmo-e2e-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.bind("\0" + name[1:])
+        s.settimeout(60)
+        got = []
+
+        def wait_for(word):
+            while not any(word in x for x in got):
+                got.append(s.recv(4096).decode())
+        with Host(HOST, "--model", MODEL, *SMALL, env={"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "200000"}) as h:
+            wait_for("READY=1")
+            check(not any("WATCHDOG=1" in x and "READY" in x for x in got), f"{got}")
+            check(h.get("/health")[0] == 200, "READY came before /health was good")
+            got.clear()
+            h.get("/v1/chat/completions", "POST", {**CHAT, "max_tokens": 50})
+            wait_for("WATCHDOG=1")
+            h.end()
+            wait_for("STOPPING=1")
+
+
+def test_no_sign_of_life_while_a_step_hangs():
+    name = f"@vallmo-e2e-hang-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.bind("\0" + name[1:])
+        s.settimeout(60)
+        # Asked for every 2 ms, a step of 2,000 prompt tokens is one that hangs.
+        with Host(HOST, "--model", MODEL, *SMALL, env={"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "2000"}) as h:
+            h.ready()
+            status, _, body = h.get("/v1/completions", "POST", {"prompt": [5] * 2000, "max_tokens": 2})
+            check(status == 200, f"{status} {body!r}")
+            h._line(r"an engine makes no progress")
+            while s.recv(4096) != b"WATCHDOG=1":
+                pass
+
+
+def test_messages_form_of_errors_counts_and_keys():
+    ask = {"max_tokens": 4, "temperature": 0, "messages": [{"role": "user", "content": "Hello"}]}
+    with Host(HOST, "--model", MODEL, *SMALL, "--set", "api_keys=k") as h:
+        h.ready()
+        status, headers, body = h.get("/v1/messages", "POST", ask)
+        o = json.loads(body)
+        check(status == 401 and o["type"] == "error" and o["error"]["type"] == "authentication_error", f"{status} {o}")
+        check(o["request_id"] == headers["x-request-id"] == headers["request-id"], f"{headers}")
+        key = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+        status, _, body = h.get("/v1/messages?beta=true", "POST", ask, headers=key)
+        o = json.loads(body)
+        check(status == 200, f"{status} {o}")
+        used = o["usage"]["input_tokens"] + o["usage"]["cache_read_input_tokens"]
+        del ask["max_tokens"]
+        status, _, body = h.get("/v1/messages/count_tokens", "POST", ask, headers=key)
+        check(status == 200 and json.loads(body) == {"input_tokens": used}, f"{status} {body!r}, used {used}")
+        status, _, body = h.get("/v1/messages", "POST", {**ask, "max_tokens": 4, "messages": [{"role": "user", "content": "word " * 9000}]}, headers=key)
+        o = json.loads(body)
+        check(status == 400 and o["error"]["type"] == "invalid_request_error" and "maximum context length" in o["error"]["message"], f"{status} {o}")
+
+
+def test_tools_in_both_other_forms():
+    schema = {"type": "object", "properties": {"city": {"enum": ["Oslo"]}}, "required": ["city"]}
+    say = [{"role": "user", "content": "Weather in Oslo?"}]
+    with Host(HOST, "--model", MODEL, *SMALL) as h:
+        h.ready()
+        status, _, body = h.get("/v1/messages", "POST", {"max_tokens": 400, "messages": say, "thinking": {"type": "disabled"}, "tool_choice": {"type": "tool", "name": "weather"},
+                                                         "tools": [{"name": "weather", "input_schema": schema}]})
+        o = json.loads(body)
+        check(status == 200 and o["stop_reason"] == "tool_use", f"{status} {o}")
+        use = o["content"][-1]
+        check(use["type"] == "tool_use" and use["name"] == "weather" and use["input"] == {"city": "Oslo"}, f"{use}")
+        more = say + [{"role": "assistant", "content": o["content"]}, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use["id"], "content": "9"}]}]
+        status, _, body = h.get("/v1/messages", "POST", {"max_tokens": 4, "messages": more})
+        check(status == 200, f"the result sent back: {status} {body!r}")
+        status, _, body = h.get("/v1/responses", "POST", {"max_output_tokens": 400, "input": "Weather in Oslo?", "reasoning": {"effort": "none"}, "tool_choice": "required",
+                                                          "tools": [{"type": "function", "name": "weather", "parameters": schema}]})
+        o = json.loads(body)
+        call = next((x for x in o["output"] if x["type"] == "function_call"), None)
+        check(status == 200 and call and json.loads(call["arguments"]) == {"city": "Oslo"}, f"{status} {o}")
+        more = [{"role": "user", "content": "Weather in Oslo?"}, *o["output"], {"type": "function_call_output", "call_id": call["call_id"], "output": "9"}]
+        status, _, body = h.get("/v1/responses", "POST", {"max_output_tokens": 4, "input": more})
+        check(status == 200, f"the result sent back: {status} {body!r}")
+
+
+def test_echo_logprobs_score_a_text():
+    ask = {"temperature": 0, "logprobs": 2, "max_tokens": 6}
+    with Host(HOST, "--model", MODEL, *SMALL) as h:
+        h.ready()
+
+        def complete(body):
+            status, _, got = h.get("/v1/completions", "POST", {**ask, **body})
+            check(status == 200, f"{body}: {status} {got!r}")
+            c = json.loads(got)["choices"][0]
+            return c["text"], c["logprobs"]
+        text, own = complete({"prompt": "Once upon a"})
+        whole, lp = complete({"prompt": "Once upon a" + text, "max_tokens": 1, "echo": True})
+        check(whole.startswith("Once upon a" + text) and "".join(lp["tokens"]) == whole, f"{whole!r} {lp['tokens']}")
+        check(len({len(lp[k]) for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset")}) == 1, f"{lp}")
+        check(lp["token_logprobs"][0] is None and lp["top_logprobs"][0] is None, f"the first token: {lp}")
+        check(lp["text_offset"] == [len("".join(lp["tokens"][:i])) for i in range(len(lp["tokens"]))], f"{lp['text_offset']}")
+        at = len(lp["tokens"]) - 1 - len(own["tokens"])
+        if lp["tokens"][at:-1] == own["tokens"]:  # the text can also be cut into tokens in another way
+            off = max(abs(x - y) for x, y in zip(lp["token_logprobs"][at:-1], own["token_logprobs"]))
+            check(off < 0.05, f"as prompt and as answer the same tokens differ by {off}")
+        check(len(complete({"prompt": [5], "echo": True})[1]["tokens"]) == 7, "a prompt of one token")
+        status, _, got = h.get("/v1/completions", "POST", {**ask, "prompt": "x", "echo": True, "stream": True})
+        check(status == 400 and json.loads(got)["error"]["param"] == "echo", f"in a stream: {status} {got!r}")
+
+
+def test_inline_thought_is_whole_text():
+    say = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 60, "temperature": 0, "enable_thinking": True, "thinking_token_budget": 8}
+    with Host(HOST, "--model", MODEL, *SMALL) as h:
+        h.ready()
+        apart = json.loads(h.get("/v1/chat/completions", "POST", say)[2])["choices"][0]["message"]
+        inline = json.loads(h.get("/v1/chat/completions", "POST", {**say, "reasoning_format": "none"})[2])["choices"][0]["message"]
+        want = "<think>\n" + apart["reasoning_content"] + "\n</think>\n\n" + apart["content"]
+        check(apart["content"] and inline["content"] == want and "reasoning_content" not in inline, f"{inline} against {apart}")
+
+
 def metric(text, name):
     return sum(float(x.rsplit(" ", 1)[1]) for x in text.splitlines() if x.startswith(name + "{") or x.startswith(name + " "))
 

@@ -457,6 +457,122 @@ static void test_snapshot_of_an_answer_resumes(void **state)
     q35_close(&q);
 }
 
+/* ---- host memory ---- */
+
+static uint64_t free_tokens(struct q35_model *q)
+{
+    uint64_t all, left;
+    q->api->pool(q->m, &all, &left);
+    return left;
+}
+
+static uint64_t tier_used(struct q35_model *q, int32_t tier)
+{
+    vl_tier_info info = {.struct_size = sizeof(info)};
+    q->snapshots->tier(q->m, tier, &info);
+    return info.used_bytes;
+}
+
+static vl_snapshot_info shot_info(struct q35_model *q, const vl_snapshot *s)
+{
+    vl_snapshot_info info = {.struct_size = sizeof(info)};
+    q->snapshots->info(q->m, s, &info);
+    return info;
+}
+
+static void move_to(struct q35_model *q, vl_snapshot *s, int32_t tier)
+{
+    vl_error err = {0};
+    uint64_t ticket = 0;
+    if (q->snapshots->move(q->m, s, tier, &ticket, &err) != VL_OK ||
+        q->snapshots->moved(q->m, ticket, -1, &err) != VL_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(q->snapshots->moved(q->m, ticket, 0, &err), VL_OK); /* told once more */
+    assert_int_equal(shot_info(q, s).tier, tier);
+}
+
+/* The text behind a snapshot at `position` of ids[0..200). */
+static void resume(struct q35_model *q, const vl_snapshot *shot, const int32_t *ids,
+                   size_t position, int32_t *out)
+{
+    struct q35_request r;
+    q35_request_init(&r, ids, 200, TOKENS);
+    r.params.snapshot = shot;
+    vl_sequence *s = q35_begin(q, &r);
+    (void)q35_run(q, s, q35_prefill(q, s, position, 200, NULL), out, TOKENS);
+    q->api->sequence_end(q->m, s);
+}
+
+/* Two snapshots of one prompt out to host memory: the device has all its pages again, full pages
+ * lie there once; strangers write over the pages; back on the device both go on as before. */
+static void test_snapshots_host_memory_and_back(void **state)
+{
+    (void)state;
+    struct q35_model q = gpu_open(dirs[1], (struct q35_opts){.kv_tokens = 1024});
+    vl_q35_cuda *m = inside(&q);
+    const uint64_t page = (uint64_t)vl_q35_page_bytes(&m->s), all = free_tokens(&q);
+    int32_t ids[200], other[900], want[2][TOKENS], have[TOKENS];
+    vl_snapshot *shot[2] = {NULL, NULL};
+    uint64_t position;
+    vl_error err = {0};
+    struct q35_request r;
+    q35_random_ids(ids, 200, 4096, 50);
+    q35_random_ids(other, 900, 4096, 51);
+    q35_request_init(&r, ids, 200, 1);
+    vl_sequence *s = q35_begin(&q, &r);
+    (void)q35_step(&q, (vl_row){.sequence = s, .kind = VL_ROW_PREFILL, .n_ids = 150});
+    assert_int_equal(q.snapshots->take(q.m, s, &shot[0], &position, &err), VL_OK);
+    (void)q35_step(&q, (vl_row){.sequence = s, .kind = VL_ROW_PREFILL, .n_ids = 42});
+    assert_int_equal(q.snapshots->take(q.m, s, &shot[1], &position, &err), VL_OK);
+    q.api->sequence_end(q.m, s);
+    resume(&q, shot[0], ids, 150, want[0]);
+    resume(&q, shot[1], ids, 192, want[1]);
+
+    move_to(&q, shot[0], VL_TIER_HOST);
+    move_to(&q, shot[1], VL_TIER_HOST);
+    assert_int_equal(free_tokens(&q), all);
+    assert_int_equal(tier_used(&q, VL_TIER_DEVICE), 0);
+    /* Pages 0 and 1 are full in both, page 2 is full in the second alone. */
+    assert_int_equal(tier_used(&q, VL_TIER_HOST), (2 * vl_q35_state_blocks(m) + 4) * page);
+    assert_int_equal(shot_info(&q, shot[0]).shared_bytes, 2 * page);
+    assert_int_equal(shot_info(&q, shot[1]).position, 192);
+    q35_request_init(&r, ids, 200, 1);
+    r.params.sampling = &r.sampling;
+    r.params.snapshot = shot[0];
+    assert_int_equal(q.api->sequence_begin(q.m, &r.params, &s, &err), VL_E_STATE);
+
+    q35_request_init(&r, other, 900, TOKENS); /* most of the pool's pages */
+    s = q35_begin(&q, &r);
+    (void)q35_run(&q, s, q35_prefill(&q, s, 0, 900, (size_t[]){512, 0}), have, TOKENS);
+    uint64_t ticket;
+    assert_int_equal(q.snapshots->move(q.m, shot[0], VL_TIER_DEVICE, &ticket, &err), VL_E_NOMEM);
+    assert_int_equal(shot_info(&q, shot[0]).tier, VL_TIER_HOST);
+    q.api->sequence_end(q.m, s);
+
+    move_to(&q, shot[0], VL_TIER_DEVICE);
+    resume(&q, shot[0], ids, 150, have);
+    assert_memory_equal(have, want[0], sizeof(have));
+    move_to(&q, shot[1], VL_TIER_DEVICE);
+    /* Pages 0 and 1 were on the device already. */
+    assert_int_equal(all - free_tokens(&q), 4 * VL_Q35_PAGE);
+    assert_int_equal(tier_used(&q, VL_TIER_HOST), 0);
+    resume(&q, shot[1], ids, 192, have);
+    assert_memory_equal(have, want[1], sizeof(have));
+    /* Dropped on its way. */
+    assert_int_equal(q.snapshots->move(q.m, shot[0], VL_TIER_HOST, &ticket, &err), VL_OK);
+    assert_int_equal(q.snapshots->move(q.m, shot[0], VL_TIER_DEVICE, &ticket, &err), VL_E_BUSY);
+    assert_true(q.snapshots->drop(q.m, shot[0]) > 0);
+    assert_int_equal(q.snapshots->moved(q.m, ticket, 0, &err), VL_OK);
+    assert_int_equal(q.snapshots->moved(q.m, ticket + 1, 0, &err), VL_E_INVALID);
+    assert_int_equal(q.snapshots->move(q.m, shot[1], 7, &ticket, &err), VL_E_UNSUPPORTED);
+    resume(&q, shot[1], ids, 192, have);
+    assert_memory_equal(have, want[1], sizeof(have));
+    (void)q.snapshots->drop(q.m, shot[1]);
+    assert_int_equal(free_tokens(&q), all);
+    assert_int_equal(tier_used(&q, VL_TIER_HOST), 0);
+    q35_close(&q);
+}
+
 /* ---- stops, masks, forced ids ---- */
 
 static void test_stop_ids_and_minimum(void **state)
@@ -593,6 +709,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_graph_equals_eager_bitwise),
         cmocka_unit_test(test_snapshots_resume),
         cmocka_unit_test(test_snapshot_of_an_answer_resumes),
+        cmocka_unit_test(test_snapshots_host_memory_and_back),
         cmocka_unit_test(test_stop_ids_and_minimum),
         cmocka_unit_test(test_masks_and_forced_ids),
         cmocka_unit_test(test_device_memory_nothing_is_allocated_after_open),

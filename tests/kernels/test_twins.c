@@ -1,5 +1,5 @@
 /* kernel.twins: the kernels against plain loops in double precision, written from the model's
- * definition. 77 without a GPU. */
+ * definition. 77 without a GPU. Argument "few": few sizes, for tools that make kernels slow. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,9 @@
 #include "tests/kernels/twin.h"
 
 static const vl_q35_shape SHAPE = {256, 640, 3, 1, 8, 2, 2, 6, 4096, 4000, 16, 64, 1e-6f, false};
-static const int SIZES[] = {1, 2, 15, 63, 64, 65, 130, 300};
-enum { N_SIZES = sizeof(SIZES) / sizeof(SIZES[0]) };
+static const int SIZES[] = {1, 65, 15, 2, 63, 64, 130, 300};
+enum { ALL_SIZES = sizeof(SIZES) / sizeof(SIZES[0]), FEW_SIZES = 2 };
+static int n_sizes = ALL_SIZES;
 static twin T;
 static char what[96];
 
@@ -108,7 +109,7 @@ static void test_rms_norm_sizes_match(void **state)
 {
     (void)state;
     const int h = (int)T.s.hidden;
-    for (int i = 0; i < N_SIZES; i++) {
+    for (int i = 0; i < n_sizes; i++) {
         int n = SIZES[i];
         tbuf x = tbuf_make((size_t)(n * h), false, 3, 4), w = tbuf_make((size_t)h, false, 1, 5);
         tbuf y = tbuf_poison((size_t)(n * h), true);
@@ -134,7 +135,7 @@ static void test_swiglu_sizes_match(void **state)
 {
     (void)state;
     const int m = (int)T.s.inner;
-    for (int i = 0; i < N_SIZES; i++) {
+    for (int i = 0; i < n_sizes; i++) {
         int n = SIZES[i];
         tbuf gu = tbuf_make((size_t)(n * 2 * m), true, 2, 6),
              y = tbuf_poison((size_t)(n * m), true);
@@ -307,7 +308,7 @@ static void delta_prefill_case(int n, int pos0)
 static void test_delta_prefill_sizes_match(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_SIZES; i++) {
+    for (int i = 0; i < n_sizes; i++) {
         delta_prefill_case(SIZES[i], 0);
         delta_prefill_case(SIZES[i], 64);
         delta_prefill_case(SIZES[i], 37);
@@ -541,15 +542,17 @@ static void attention_case(int n, int pos0)
 static void test_attention_sizes_match(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_SIZES; i++) {
+    for (int i = 0; i < n_sizes; i++) {
         attention_case(SIZES[i], 0);
         attention_case(SIZES[i], 129);
     }
     attention_case(5, 1000);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "few") == 0)
+        n_sizes = FEW_SIZES;
     char why[512];
     if (!twin_open(&T, &SHAPE, why, sizeof(why))) {
         print_message("skipped: %s\n", why);

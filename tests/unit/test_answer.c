@@ -313,6 +313,70 @@ static void test_errors_map_to_status_and_form(void **state)
     vl_buf_fini(&out);
 }
 
+/* What the model wrote, with the opening that stood in the prompt. */
+static void test_inline_thought_stands_in_content(void **state)
+{
+    (void)state;
+    vl_answer a;
+    vl_buf out = VL_BUF_INIT;
+    start(&a, true, false, false, -1, 1);
+    a.reasoning_field = VL_FIELD_REASONING_INLINE;
+    play(&a, &out);
+    vl_json_doc doc = doc_of(out.ptr, out.len);
+    vl_json o = vl_json_root(&doc);
+    assert_true(
+        vl_json_str_eq(at(o, "choices.0.message.content"), "<think>\nhm\n</think>\n\nHello\n\""));
+    assert_false(vl_json_exists(at(o, "choices.0.message.reasoning_content")));
+    vl_json_doc_fini(&doc);
+    vl_answer_fini(&a);
+    vl_buf_clear(&out);
+
+    start(&a, true, true, false, -1, 1); /* a thought that a call ends, streamed */
+    a.reasoning_field = VL_FIELD_REASONING_INLINE;
+    text(&a, 0, VL_TEXT_KIND_REASONING, 0, "hm", &out);
+    text(&a, 0, VL_TEXT_KIND_CALL, 0, "f", &out);
+    end(&a, 0, VL_FINISH_TOOL_CALLS, NULL, &out);
+    assert_null(strstr(out.ptr, "reasoning"));
+    const char *opened = strstr(out.ptr, "{\"content\":\"<think>\\n\"}");
+    const char *thought = strstr(out.ptr, "{\"content\":\"hm\"}");
+    const char *closed = strstr(out.ptr, "{\"content\":\"\\n</think>\\n\\n\"}");
+    const char *call = strstr(out.ptr, "tool_calls\":[");
+    assert_true(opened && thought && closed && call);
+    assert_true(opened < thought && thought < closed && closed < call);
+    vl_answer_fini(&a);
+    vl_buf_fini(&out);
+}
+
+/* The prompt's entries come last and stand first, and the offsets go on behind it. */
+static void test_echo_logprobs_of_prompt_stand_first(void **state)
+{
+    (void)state;
+    vl_answer a;
+    vl_buf out = VL_BUF_INIT;
+    start(&a, false, false, false, 0, 1);
+    vl_answer_echo(&a, 0, "He\xe2\x82\xac", 5, &out);
+    struct vl_event_token said = {.id = 1, .logprob = -0.5f};
+    vl_event ev = {.kind = VL_EVENT_TEXT,
+                   .text_kind = VL_TEXT_KIND_CONTENT,
+                   .text = "llo",
+                   .text_len = 3,
+                   .tokens = &said,
+                   .n_tokens = 1};
+    vl_answer_event(&a, 0, &ev, &out);
+    struct vl_event_token prompt[] = {
+        {.id = 0, .logprob = NAN}, {.id = 2, .logprob = -1}, {.id = 3, .logprob = -2}};
+    vl_event done = {.kind = VL_EVENT_DONE, .tokens = prompt, .n_tokens = 3};
+    vl_answer_prompt_logprobs(&a, 0, &done);
+    end(&a, 0, VL_FINISH_LENGTH, NULL, &out);
+    vl_answer_finish(&a, &out);
+    assert_non_null(strstr(out.ptr, "\"text\":\"He\xe2\x82\xacllo\""));
+    assert_non_null(strstr(out.ptr, "\"token_logprobs\":[null,-1.0,-2.0,-0.5]"));
+    assert_non_null(strstr(out.ptr, "\"top_logprobs\":[null,{},{},{}]"));
+    assert_non_null(strstr(out.ptr, "\"text_offset\":[0,2,3,3]"));
+    vl_answer_fini(&a);
+    vl_buf_fini(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +387,8 @@ int main(void)
         cmocka_unit_test(test_logprobs_entries_wait_for_their_text),
         cmocka_unit_test(test_completion_whole_and_stream),
         cmocka_unit_test(test_errors_map_to_status_and_form),
+        cmocka_unit_test(test_inline_thought_stands_in_content),
+        cmocka_unit_test(test_echo_logprobs_of_prompt_stand_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

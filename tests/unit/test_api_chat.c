@@ -86,6 +86,28 @@ static void test_every_field_reaches_the_request(void **state)
     vl_api_request_fini(&r);
 }
 
+static void test_reasoning_format_chooses_the_field(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        int32_t field;
+    } table[] = {{"{" M "}", -1},
+                 {"{" M ",\"reasoning_format\":\"auto\"}", -1},
+                 {"{" M ",\"reasoning_format\":\"none\"}", VL_FIELD_REASONING_INLINE},
+                 {"{" M ",\"reasoning_format\":\"deepseek\"}", VL_FIELD_REASONING_CONTENT}};
+    vl_api_request r;
+    vl_api_error e = {0};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        assert_true(parse(&r, table[i].body, &e));
+        assert_int_equal(r.reasoning_field, table[i].field);
+        vl_api_request_fini(&r);
+    }
+    assert_false(parse(&r, "{" M ",\"reasoning_format\":\"loud\"}", &e));
+    assert_string_equal(e.param, "reasoning_format");
+    vl_api_request_fini(&r);
+}
+
 static void test_null_is_absent(void **state)
 {
     (void)state;
@@ -219,7 +241,7 @@ static void test_mutated_bodies_end_in_a_verdict(void **state)
 {
     (void)state;
     const char *seed = "{" M ",\"temperature\":0.5,\"stop\":[\"a\",\"b\"],\"logit_bias\":{\"5\":1},"
-                             "\"n\":2,\"stream\":true,"
+                       "\"n\":2,\"stream\":true,"
                        "\"stream_options\":{\"include_usage\":true},\"tools\":[{}],\"tool_choice\":"
                        "\"auto\",\"seed\":1e3}";
     size_t n = strlen(seed);
@@ -260,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_minimal_gets_neutral_values),
         cmocka_unit_test(test_every_field_reaches_the_request),
+        cmocka_unit_test(test_reasoning_format_chooses_the_field),
         cmocka_unit_test(test_null_is_absent),
         cmocka_unit_test(test_wrong_fields_refused_by_name),
         cmocka_unit_test(test_bodies_no_object_refused),

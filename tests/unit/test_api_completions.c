@@ -53,6 +53,9 @@ static void test_wrong_fields_refused_by_name(void **state)
                                          {"{\"prompt\":\"a\",\"logprobs\":true}", "logprobs"},
                                          {"{\"prompt\":\"a\",\"logprobs\":21}", "logprobs"},
                                          {"{\"prompt\":\"a\",\"echo\":1}", "echo"},
+                                         {"{\"prompt\":\"a\",\"echo\":true,\"logprobs\":1,"
+                                          "\"stream\":true}",
+                                          "echo"},
                                          {"{\"prompt\":\"a\",\"suffix\":1}", "suffix"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         vl_api_request r;

@@ -236,10 +236,36 @@ static void test_matmul_several_matrices_match_single_calls(void **state)
         free_product(&p[i]);
 }
 
+/* vl_cpu_gemm_rounded: vl_cpu_gemm on rounded operands, where the form rounds; else the same bits. */
+static void check_rounded(vl_cpu *cpu, size_t m, size_t n, size_t k, const float *a, size_t ar,
+                          size_t ac, const float *b, float *c, bool add, uint64_t seed)
+{
+    float *want = malloc(m * n * sizeof(float));
+
+    test_fill(c, m * n, 1, seed);
+    for (size_t r = 0; r < m; r++)
+        for (size_t j = 0; j < n; j++) {
+            double s = add ? (double)c[r * n + j] : 0;
+            for (size_t l = 0; l < k; l++)
+                s += (double)test_from_bf16(test_to_bf16(a[r * ar + l * ac])) *
+                     (double)test_from_bf16(test_to_bf16(b[l * n + j]));
+            want[r * n + j] = (float)s;
+        }
+    if (!vl_cpu_rounds(cpu)) {
+        vl_cpu_gemm(cpu, m, n, k, a, ar, ac, b, n, c, n, add);
+        memcpy(want, c, m * n * sizeof(float));
+        test_fill(c, m * n, 1, seed);
+    }
+    vl_cpu_gemm_rounded(cpu, m, n, k, a, ar, ac, b, n, c, n, add);
+    test_close("gemm_rounded", c, want, m * n, vl_cpu_rounds(cpu) ? 2e-5f : 0.0f, 0.0f);
+    free(want);
+}
+
 static void test_gemm_shapes_match_definition(void **state)
 {
     static const size_t shapes[][3] = {{1, 1, 1},    {6, 64, 9},  {7, 17, 64}, {64, 64, 256},
-                                       {256, 48, 5}, {5, 130, 3}, {13, 16, 0}};
+                                       {256, 48, 5}, {5, 130, 3}, {13, 16, 0},
+                                       {130, 33, 150}};
 
     (void)state;
     FOR_EACH_FORM(form)
@@ -268,6 +294,7 @@ static void test_gemm_shapes_match_definition(void **state)
                         }
                     vl_cpu_gemm(cpu, m, n, k, a, ar, ac, b, n, c, n, add);
                     test_close("gemm", c, want, m * n, 2e-5f, 1e-6f);
+                    check_rounded(cpu, m, n, k, a, ar, ac, b, c, add, i + 3);
                 }
             }
             test_guarded_free(a, a_bytes);

@@ -54,6 +54,8 @@ static int setup(void **state)
                               .theme = vl_theme_default(true),
                               .depth = VL_COLOUR_TRUE,
                               .thoughts = VL_THOUGHTS_FOLDED,
+                              .cols = 80,
+                              .rows = 24,
                               .fade = 0,
                               .now = 5};
     return 0;
@@ -224,6 +226,83 @@ static void test_inline_final_lines_come_once(void **state)
     vl_buf_fini(&out);
 }
 
+/* A terminal of endless height that wraps nothing: enough for what the inline view sends. */
+static char grid[400][128];
+
+static void feed(const char *p, size_t len)
+{
+    static int x, y;
+    const char *end = p + len;
+
+    while (p < end) {
+        if (p[0] == 0x1B && p[1] == '[') {
+            char *fin;
+            long n = strtol(p + 2 + (p[2] == '?'), &fin, 10);
+
+            while (*fin == ';')
+                strtol(fin + 1, &fin, 10);
+            if (*fin == 'A')
+                y -= n ? (int)n : 1;
+            else if (*fin == 'C')
+                x += (int)n;
+            else if (*fin == 'K')
+                memset(grid[y] + x, ' ', sizeof(grid[y]) - (size_t)x);
+            else if (*fin == 'J')
+                for (int k = y; k < 400; k++)
+                    memset(grid[k] + (k == y ? x : 0), ' ',
+                           sizeof(grid[k]) - (size_t)(k == y ? x : 0));
+            assert_true(y >= 0); /* never above its own beginning */
+            p = fin + 1;
+        } else if (*p == '\r') {
+            x = 0;
+            p++;
+        } else if (*p == '\n') {
+            y++;
+            assert_true(y < 400);
+            p++;
+        } else {
+            if (x < 127 && ((unsigned char)*p & 0xC0) != 0x80)
+                grid[y][x++] = *p;
+            p++;
+        }
+    }
+}
+
+static void test_inline_width_changes_lose_nothing(void **state)
+{
+    static const int sizes[][2] = {{80, 24}, {40, 12}, {100, 30}, {24, 8},
+                                   {80, 24}, {50, 10}, {90, 24}};
+    struct vl_inline *v = vl_inline_create(false);
+    struct vl_item *a;
+    vl_buf out = VL_BUF_INIT;
+    char word[16];
+
+    (void)state;
+    memset(grid, ' ', sizeof(grid));
+    a = vl_session_add(&s.session, VL_ITEM_ASSISTANT, "", 0);
+    a->open = true;
+    for (int i = 0; i < 150; i++) {
+        snprintf(word, sizeof(word), "item%03d ", i);
+        vl_item_put_text(a, word, strlen(word));
+        s.face.cols = sizes[i / 22][0];
+        s.face.rows = sizes[i / 22][1];
+        vl_buf_clear(&out);
+        vl_inline_frame(v, &s.face, &out);
+        if (out.len)
+            feed(out.ptr, out.len);
+    }
+    vl_item_close(a);
+    vl_buf_clear(&out);
+    vl_inline_end(v, &s.face, &out);
+    feed(out.ptr, out.len);
+    for (int i = 0; i < 150; i++) {
+        snprintf(word, sizeof(word), "item%03d", i);
+        assert_non_null(memmem(grid, sizeof(grid), word, 7));
+    }
+    vl_inline_destroy(v);
+    vl_buf_fini(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +312,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_view_flower_only_where_there_is_room, setup, teardown),
         cmocka_unit_test_setup_teardown(test_screen_sends_only_what_changed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_screen_depth_decides_the_colours, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_inline_width_changes_lose_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_inline_final_lines_come_once, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,6 +236,16 @@ static void greedy_prompts(struct q35_model *q, const char *form, vl_json prompt
     free(prompt);
 }
 
+/* All 40 in the SIMD forms of an optimised build; where arithmetic is slow, enough to run every path. */
+static size_t n_prompts_of(const char *form)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return strcmp(form, "scalar") == 0 ? 1 : 4;
+#else
+    return strcmp(form, "scalar") == 0 ? 4 : 40;
+#endif
+}
+
 static void test_greedy_forty_prompts_equal(void **state)
 {
     (void)state;
@@ -250,7 +260,7 @@ static void test_greedy_forty_prompts_equal(void **state)
             q35_dir("poppyseed"), (struct q35_opts){.form = *form, .context = 4096, .step = 4096});
         /* The plain loops take seconds a prompt; the other tests hold them to the reference. */
         greedy_prompts(&q, *form, vl_json_get(vl_json_root(&doc), "prompts"),
-                       strcmp(*form, "scalar") == 0 ? 4 : 40);
+                       n_prompts_of(*form));
         q35_close(&q);
     }
     vl_json_doc_fini(&doc);
