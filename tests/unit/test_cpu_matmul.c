@@ -236,7 +236,8 @@ static void test_matmul_several_matrices_match_single_calls(void **state)
         free_product(&p[i]);
 }
 
-/* vl_cpu_gemm_rounded: vl_cpu_gemm on rounded operands, where the form rounds; else the same bits. */
+/* vl_cpu_gemm_rounded: vl_cpu_gemm on rounded operands, where the form rounds; else the same bits.
+ */
 static void check_rounded(vl_cpu *cpu, size_t m, size_t n, size_t k, const float *a, size_t ar,
                           size_t ac, const float *b, float *c, bool add, uint64_t seed)
 {
@@ -264,8 +265,7 @@ static void check_rounded(vl_cpu *cpu, size_t m, size_t n, size_t k, const float
 static void test_gemm_shapes_match_definition(void **state)
 {
     static const size_t shapes[][3] = {{1, 1, 1},    {6, 64, 9},  {7, 17, 64}, {64, 64, 256},
-                                       {256, 48, 5}, {5, 130, 3}, {13, 16, 0},
-                                       {130, 33, 150}};
+                                       {256, 48, 5}, {5, 130, 3}, {13, 16, 0}, {130, 33, 150}};
 
     (void)state;
     FOR_EACH_FORM(form)

@@ -25,9 +25,9 @@ static uint32_t ceil_div(int64_t a, int64_t b)
     return (uint32_t)((a + b - 1) / b);
 }
 
-static bool thin(int n)
+static bool thin(const vl_q35_run *r, int n)
 {
-    return n <= VL_Q35_THIN_ROWS;
+    return n <= r->m->thin_rows;
 }
 
 /* One of the products of a layer on n rows of x, by our own kernel for few rows (see thin_matmul.cu
@@ -38,7 +38,7 @@ static void product(vl_q35_run *r, int mm, int n, void *w, void *x, float *ss_in
     vl_q35_work *k = &r->m->w;
     if (r->rc != VL_OK)
         return;
-    if (thin(n)) {
+    if (thin(r, n)) {
         int64_t rows, depth;
         const int b = n <= 8 ? 8 : 16;
         vl_q35_mm_size(&r->m->s, mm, &rows, &depth);
@@ -57,9 +57,9 @@ static void product(vl_q35_run *r, int mm, int n, void *w, void *x, float *ss_in
 static void normed_product(vl_q35_run *r, int mm, int n, void *w, float *norm_w, void *y)
 {
     vl_q35_work *k = &r->m->w;
-    if (!thin(n))
+    if (!thin(r, n))
         vl_q35_launch(r, VL_K_RMS_NORM, (uint32_t)n, 1, 1, ARGS(&k->x, &norm_w, &k->xn));
-    product(r, mm, n, w, k->xn, thin(n) ? k->ss : NULL, y, NULL);
+    product(r, mm, n, w, k->xn, thin(r, n) ? k->ss : NULL, y, NULL);
 }
 
 /* Everything of a layer behind its mixer: output projection into the residual, norm, MLP.
@@ -69,8 +69,8 @@ static void layer_tail(vl_q35_run *r, const vl_q35_dev_layer *l, int n, float *n
     vl_q35_work *w = &r->m->w;
     product(r, l->full ? VL_MM_OUT_FULL : VL_MM_OUT_LINEAR, n, l->out, w->mix, NULL, w->x,
             l->norm2);
-    normed_product(r, VL_MM_GATE_UP, n, l->gate_up, l->norm2, thin(n) ? w->h : w->gu);
-    if (!thin(n)) /* the thin kernel has done it */
+    normed_product(r, VL_MM_GATE_UP, n, l->gate_up, l->norm2, thin(r, n) ? w->h : w->gu);
+    if (!thin(r, n)) /* the thin kernel has done it */
         vl_q35_launch(r, VL_K_SWIGLU, ceil_div(r->m->s.inner / 8, 256), (uint32_t)n, 1,
                       ARGS(&w->gu, &w->h));
     product(r, VL_MM_DOWN, n, l->down, w->h, NULL, w->x, next_norm);
@@ -84,7 +84,7 @@ static float *next_norm(const vl_q35_cuda *m, int64_t layer)
 static void embed(vl_q35_run *r, int n, int *ids)
 {
     vl_q35_cuda *m = r->m;
-    float *norm_w = thin(n) ? m->layers[0].norm1 : NULL;
+    float *norm_w = thin(r, n) ? m->layers[0].norm1 : NULL;
     vl_q35_launch(r, VL_K_EMBED, (uint32_t)n, 1, 1,
                   ARGS(&ids, &m->embed, &m->w.x, &norm_w, &m->w.xn, &m->w.ss));
 }

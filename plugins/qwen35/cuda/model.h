@@ -9,6 +9,7 @@
 #include "plugins/common/cuda/arena.h"
 #include "plugins/common/cuda/kernels.h"
 #include "plugins/common/cuda/lt.h"
+#include "plugins/common/cuda/pinned.h"
 #include "plugins/common/cuda/ring.h"
 #include "plugins/common/pages.h"
 #include "plugins/qwen35/backend.h"
@@ -90,10 +91,17 @@ struct vl_q35_seq {
 };
 
 struct vl_q35_shot {
-    int32_t state; /* its place in the pool of states */
+    int32_t tier;  /* where it is, or is moving to */
+    int32_t state; /* its place in the pool of states; -1: not on the device */
     uint64_t position;
     uint64_t n_pages;
-    uint32_t *pages; /* [n_pages], owned */
+    uint32_t *pages; /* [n_pages], owned; meant while state >= 0 */
+    /* Blocks of host memory: [vl_q35_state_blocks] with the state, then [n_pages]; owned. NULL:
+     * none. */
+    uint32_t *blocks;
+    uint64_t ticket;          /* of a move under way, */
+    cudaEvent_t done;         /* its end; NULL: it is at rest. Owned. */
+    struct vl_q35_shot *next; /* of those on their way */
 };
 
 /* What was submitted under one ticket. */
@@ -147,6 +155,11 @@ typedef struct vl_q35_cuda {
     int32_t n_saved;     /* states that snapshots may hold */
     bool *saved_used;    /* [n_saved], owned */
     uint32_t *shot_refs; /* [pages], owned: how many snapshots hold each page */
+    vl_pinned
+        host_tier; /* blocks of a page's size; a block's mark: the page with the same, plus 1 */
+    uint32_t *block_of; /* [pages], owned: the block with the same content, plus 1; 0: none */
+    struct vl_q35_shot *moving; /* snapshots on their way */
+    uint64_t next_move;         /* ticket */
 
     vl_pages *pages;
     struct vl_q35_seq *sequences; /* [n_rows], owned */
@@ -160,7 +173,8 @@ typedef struct vl_q35_cuda {
     vl_logprob *prompt_lp; /* pinned: [VL_RING_SLOTS][step_tokens][1 + VL_TOP_LOGPROBS] */
     cudaGraphExec_t graphs[VL_Q35_GRAPHS];
     int32_t n_graphs;
-    bool eager; /* launch decode steps one kernel at a time instead (tests compare) */
+    int32_t thin_rows; /* most rows that thin_matmul takes: 8 or 16, whichever was faster here */
+    bool eager;        /* launch decode steps one kernel at a time instead (tests compare) */
 
     vl_q35_ticket tickets[VL_RING_SLOTS];
     uint64_t next_ticket, next_collect;
@@ -240,6 +254,8 @@ float *vl_q35_last_x(const vl_q35_cuda *m,
 
 /* graph.c */
 vl_status vl_q35_graphs_make(vl_q35_cuda *m, vl_error *err);
+/* Times the step of 9 to 16 rows with our own products and with cuBLASLt's, keeps the faster. */
+vl_status vl_q35_graphs_choose(vl_q35_cuda *m, vl_error *err);
 void vl_q35_graphs_free(vl_q35_cuda *m);
 void vl_q35_graph_run(vl_q35_run *r, uint64_t rows);
 int32_t vl_q35_graph_rows(const vl_q35_cuda *m, int32_t graph); /* batch size of a graph */
@@ -268,10 +284,24 @@ vl_status vl_q35_cuda_take(vl_q35_model *m, vl_sequence *s, vl_snapshot **out, u
                            vl_error *err);
 uint64_t vl_q35_cuda_take_bytes(const vl_q35_model *m, const vl_sequence *s);
 void vl_q35_cuda_snapshot_info(const vl_q35_model *m, const vl_snapshot *s, vl_snapshot_info *out);
+uint64_t vl_q35_cuda_drop(vl_q35_model *m, vl_snapshot *s);
+void vl_q35_cuda_tier(const vl_q35_model *m, int32_t tier, vl_tier_info *out);
+uint64_t vl_q35_delta_bytes(const vl_q35_cuda *m); /* of one state: its recurrent part */
+uint64_t vl_q35_conv_bytes(const vl_q35_cuda *m);  /* and its convolution part */
+int32_t vl_q35_state_free(const vl_q35_cuda *m);   /* a free place of n_saved, or -1 */
+/* One owner less of each page; returns the bytes that this freed. */
+uint64_t vl_q35_pages_release(vl_q35_cuda *m, const uint32_t *pages, uint64_t n);
+uint64_t vl_q35_shot_leave_device(vl_q35_cuda *m, struct vl_q35_shot *s); /* bytes freed */
+
+/* tier.c: snapshots in host memory, and their ways there and back. */
+uint64_t vl_q35_state_blocks(const vl_q35_cuda *m);
+uint64_t vl_q35_shot_leave_host(vl_q35_cuda *m, struct vl_q35_shot *s); /* bytes freed */
+void vl_q35_host_info(const vl_q35_cuda *m, const struct vl_q35_shot *s, vl_snapshot_info *out);
+void vl_q35_block_forget(vl_q35_cuda *m, uint32_t page); /* the page's content is no more */
 vl_status vl_q35_cuda_move(vl_q35_model *m, vl_snapshot *s, int32_t tier, uint64_t *ticket,
                            vl_error *err);
 vl_status vl_q35_cuda_moved(vl_q35_model *m, uint64_t ticket, int64_t timeout_ms, vl_error *err);
-uint64_t vl_q35_cuda_drop(vl_q35_model *m, vl_snapshot *s);
-void vl_q35_cuda_tier(const vl_q35_model *m, int32_t tier, vl_tier_info *out);
+/* Waits for a move under way. */
+void vl_q35_shot_settle(vl_q35_cuda *m, struct vl_q35_shot *s);
 
 #endif

@@ -101,6 +101,7 @@ static vl_status set_shape(vl_q35_cuda *m, const vl_q35_config *c, const vl_mode
     m->kv_tokens = (p->kv_tokens + VL_Q35_PAGE - 1) / VL_Q35_PAGE * VL_Q35_PAGE;
     m->step_tokens = p->step_tokens < MAX_STEP_TOKENS ? p->step_tokens : MAX_STEP_TOKENS;
     m->chunk = m->step_tokens < VL_Q35_MAX_CHUNK ? pow2_from(64, m->step_tokens) : VL_Q35_MAX_CHUNK;
+    m->thin_rows = VL_Q35_THIN_ROWS;
     m->n_layers = c->n_layers;
     m->s = (vl_q35_shape){.hidden = c->hidden,
                           .inner = c->inner,
@@ -295,7 +296,10 @@ static vl_status make_host(vl_q35_cuda *m, vl_error *err)
     m->sequences = calloc(rows, sizeof(*m->sequences));
     m->saved_used = calloc((size_t)m->n_saved + 1, sizeof(*m->saved_used));
     m->shot_refs = calloc((size_t)(m->kv_tokens / VL_Q35_PAGE), sizeof(*m->shot_refs));
-    bool good = m->sequences != NULL && m->saved_used != NULL && m->shot_refs != NULL;
+    m->block_of = calloc((size_t)(m->kv_tokens / VL_Q35_PAGE), sizeof(*m->block_of));
+    vl_pinned_init(&m->host_tier, (uint64_t)vl_q35_page_bytes(&m->s));
+    bool good = m->sequences != NULL && m->saved_used != NULL && m->shot_refs != NULL &&
+                m->block_of != NULL;
     for (uint64_t i = 0; good && i < rows; i++) {
         m->sequences[i].slot = (int32_t)i;
         m->sequences[i].pages = calloc((size_t)m->s.max_pages, sizeof(uint32_t));
@@ -325,7 +329,7 @@ static vl_status make_host(vl_q35_cuda *m, vl_error *err)
     return rc;
 }
 
-/* Plans for every product and row count above what the thin kernels take. */
+/* Plans for every product and row count that the thin kernels may not take. */
 static vl_status make_plans(vl_q35_cuda *m, vl_error *err)
 {
     const vl_q35_dev_layer *linear = NULL, *full = NULL;
@@ -359,7 +363,7 @@ static vl_status make_plans(vl_q35_cuda *m, vl_error *err)
         s.y_stride = s.n;
         s.add = mm == VL_MM_OUT_LINEAR || mm == VL_MM_OUT_FULL || mm == VL_MM_DOWN;
         s.f32_out = s.add || mm == VL_MM_HEAD;
-        for (int i = 1; rc == VL_OK && i < VL_Q35_BUCKETS &&
+        for (int i = 0; rc == VL_OK && i < VL_Q35_BUCKETS &&
                         (16ull << i) <= (mm == VL_MM_HEAD ? decode : rows);
              i++)
             rc = vl_lt_plan_make(&m->lt, &s, 16ll << i, use[mm].x, use[mm].w, use[mm].y,
@@ -465,6 +469,8 @@ static vl_status build(vl_q35_cuda *m, const vl_q35_open *o, vl_error *err)
     if (rc == VL_OK)
         rc = vl_q35_graphs_make(m, err);
     if (rc == VL_OK)
+        rc = vl_q35_graphs_choose(m, err);
+    if (rc == VL_OK)
         rc = warm_up(m, err);
     m->allocations = vl_arena_allocations();
     return rc;
@@ -500,6 +506,7 @@ static void free_host(vl_q35_cuda *m)
     free(m->sequences);
     free(m->saved_used);
     free(m->shot_refs);
+    free(m->block_of);
     free(m->layers);
     free(m->out_ids);
     free(m->out_lp);
@@ -517,6 +524,7 @@ void vl_q35_cuda_close(vl_q35_model *model)
         vl_lt_fini(&m->lt);
         vl_kernels_fini(&m->c, m->kernels, VL_N_KERNELS);
         vl_ring_fini(&m->ring_out);
+        vl_pinned_fini(&m->host_tier);
         void *pinned[] = {m->orders, m->masks, m->ids_in, m->prompt_lp};
         for (size_t i = 0; i < sizeof(pinned) / sizeof(pinned[0]); i++)
             if (pinned[i] != NULL)

@@ -126,6 +126,12 @@ static vl_status check_prompt(const vl_q35_cuda *m, const vl_sequence_params *p,
         return vl_error_set(err, VL_E_INVALID,
                             "a snapshot at %llu cannot begin a prompt of %llu tokens",
                             (unsigned long long)from->position, (unsigned long long)p->n_prompt);
+    if (from != NULL && from->done != NULL)
+        return vl_error_set(err, VL_E_BUSY, "the snapshot at %llu is on its way to tier %d",
+                            (unsigned long long)from->position, (int)from->tier);
+    if (from != NULL && from->tier != VL_TIER_DEVICE)
+        return vl_error_set(err, VL_E_STATE, "the snapshot at %llu is in tier %d, want %d",
+                            (unsigned long long)from->position, (int)from->tier, VL_TIER_DEVICE);
     return VL_OK;
 }
 
@@ -167,7 +173,7 @@ vl_status vl_q35_cuda_sequence_begin(vl_q35_model *model, const vl_sequence_para
     if (slot.counts)
         put_counts(&r, s->slot, prompt, p->n_prompt);
     if (r.rc != VL_OK) {
-        (void)vl_pages_unref(m->pages, s->pages, s->n_pages);
+        (void)vl_q35_pages_release(m, s->pages, s->n_pages);
         free(prompt);
         return vl_q35_cuda_fail(m, r.rc, err);
     }
@@ -192,7 +198,7 @@ void vl_q35_cuda_sequence_end(vl_q35_model *model, vl_sequence *sequence)
         return;
     /* What is under way still writes to these pages, and whoever gets them next writes later on the
      * same stream. */
-    (void)vl_pages_unref(vl_q35_of(model)->pages, s->pages, (size_t)s->n_pages);
+    (void)vl_q35_pages_release(vl_q35_of(model), s->pages, s->n_pages);
     free(s->prompt);
     s->prompt = NULL;
     s->n_pages = 0;

@@ -1,37 +1,39 @@
 /* plugins/qwen35/cuda/snapshot.c: snapshots: a copy of the recurrent and conv state at one
  * position, and references to the pages before it. States lie in a pool behind those of the running
- * sequences; copies are ordered on the stream. [engine] */
+ * sequences; copies are ordered on the stream. Host memory is tier.c's. [engine] */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "plugins/qwen35/cuda/model.h"
 
-static uint64_t delta_bytes(const vl_q35_cuda *m)
+uint64_t vl_q35_delta_bytes(const vl_q35_cuda *m)
 {
     return (uint64_t)(m->s.n_linear * m->s.hv) * 65536;
 }
-static uint64_t conv_bytes(const vl_q35_cuda *m)
+uint64_t vl_q35_conv_bytes(const vl_q35_cuda *m)
 {
     return (uint64_t)(m->s.n_linear * vl_q35_cd(&m->s)) * 8;
 }
 
 uint64_t vl_q35_state_bytes(const vl_q35_cuda *m)
 {
-    return delta_bytes(m) + conv_bytes(m);
+    return vl_q35_delta_bytes(m) + vl_q35_conv_bytes(m);
 }
 
 void vl_q35_state_copy(vl_q35_run *r, int32_t to, int32_t from)
 {
     vl_q35_cuda *m = r->m;
     char *state = (char *)m->state;
-    vl_q35_copy(r, state + (uint64_t)to * delta_bytes(m), state + (uint64_t)from * delta_bytes(m),
-                delta_bytes(m), "copying a state");
-    vl_q35_copy(r, m->ring + (uint64_t)to * conv_bytes(m), m->ring + (uint64_t)from * conv_bytes(m),
-                conv_bytes(m), "copying a state");
+    vl_q35_copy(r, state + (uint64_t)to * vl_q35_delta_bytes(m),
+                state + (uint64_t)from * vl_q35_delta_bytes(m), vl_q35_delta_bytes(m),
+                "copying a state");
+    vl_q35_copy(r, m->ring + (uint64_t)to * vl_q35_conv_bytes(m),
+                m->ring + (uint64_t)from * vl_q35_conv_bytes(m), vl_q35_conv_bytes(m),
+                "copying a state");
 }
 
-static int32_t free_state(const vl_q35_cuda *m)
+int32_t vl_q35_state_free(const vl_q35_cuda *m)
 {
     for (int32_t i = 0; i < m->n_saved; i++)
         if (!m->saved_used[i])
@@ -66,7 +68,7 @@ vl_status vl_q35_cuda_take(vl_q35_model *model, vl_sequence *sequence, vl_snapsh
         rc = true_position(m, s, err);
     if (rc != VL_OK)
         return rc;
-    const int32_t state = free_state(m);
+    const int32_t state = vl_q35_state_free(m);
     if (state < 0)
         return vl_error_set(err, VL_E_NOMEM, "all %d snapshot states are in use", (int)m->n_saved);
     const uint64_t n_pages = (s->position + VL_Q35_PAGE - 1) / VL_Q35_PAGE;
@@ -89,8 +91,11 @@ vl_status vl_q35_cuda_take(vl_q35_model *model, vl_sequence *sequence, vl_snapsh
     for (uint64_t i = 0; i < n_pages; i++)
         m->shot_refs[pages[i]]++;
     m->saved_used[state] = true;
-    *shot = (struct vl_q35_shot){
-        .state = state, .position = s->position, .n_pages = n_pages, .pages = pages};
+    *shot = (struct vl_q35_shot){.tier = VL_TIER_DEVICE,
+                                 .state = state,
+                                 .position = s->position,
+                                 .n_pages = n_pages,
+                                 .pages = pages};
     *out = (vl_snapshot *)(void *)shot;
     *position = shot->position;
     return VL_OK;
@@ -116,29 +121,33 @@ void vl_q35_cuda_snapshot_info(const vl_q35_model *model, const vl_snapshot *sna
 {
     const struct vl_q35_shot *s = vl_q35_shot_of_const(snapshot);
     const vl_q35_cuda *m = vl_q35_of_const(model);
-    const uint64_t own = own_pages(m, s), page = (uint64_t)vl_q35_page_bytes(&m->s);
-    out->tier = VL_TIER_DEVICE;
+    out->tier = s->tier;
     out->position = s->position;
+    if (s->tier == VL_TIER_HOST) {
+        vl_q35_host_info(m, s, out);
+        return;
+    }
+    const uint64_t own = own_pages(m, s), page = (uint64_t)vl_q35_page_bytes(&m->s);
     out->own_bytes = vl_q35_state_bytes(m) + own * page;
     out->shared_bytes = (s->n_pages - own) * page;
 }
 
-vl_status vl_q35_cuda_move(vl_q35_model *model, vl_snapshot *s, int32_t tier, uint64_t *ticket,
-                           vl_error *err)
+uint64_t vl_q35_pages_release(vl_q35_cuda *m, const uint32_t *pages, uint64_t n)
 {
-    (void)model;
-    (void)s;
-    (void)ticket;
-    return vl_error_set(err, VL_E_UNSUPPORTED,
-                        "snapshots stay in device memory: there is no tier %d", (int)tier);
+    const uint64_t bytes = vl_pages_unref(m->pages, pages, (size_t)n);
+    for (uint64_t i = 0; i < n; i++)
+        if (vl_pages_refs(m->pages, pages[i]) == 0)
+            vl_q35_block_forget(m, pages[i]);
+    return bytes;
 }
 
-vl_status vl_q35_cuda_moved(vl_q35_model *model, uint64_t ticket, int64_t timeout_ms, vl_error *err)
+uint64_t vl_q35_shot_leave_device(vl_q35_cuda *m, struct vl_q35_shot *s)
 {
-    (void)model;
-    (void)timeout_ms;
-    return vl_error_set(err, VL_E_UNSUPPORTED, "no move has ticket %llu",
-                        (unsigned long long)ticket);
+    m->saved_used[s->state] = false;
+    s->state = -1;
+    for (uint64_t i = 0; i < s->n_pages; i++)
+        m->shot_refs[s->pages[i]]--;
+    return vl_q35_state_bytes(m) + vl_q35_pages_release(m, s->pages, s->n_pages);
 }
 
 uint64_t vl_q35_cuda_drop(vl_q35_model *model, vl_snapshot *snapshot)
@@ -147,11 +156,12 @@ uint64_t vl_q35_cuda_drop(vl_q35_model *model, vl_snapshot *snapshot)
     if (s == NULL)
         return 0;
     vl_q35_cuda *m = vl_q35_of(model);
-    m->saved_used[s->state] = false;
-    for (uint64_t i = 0; i < s->n_pages; i++)
-        m->shot_refs[s->pages[i]]--;
-    const uint64_t bytes =
-        vl_q35_state_bytes(m) + vl_pages_unref(m->pages, s->pages, (size_t)s->n_pages);
+    uint64_t bytes = 0;
+    vl_q35_shot_settle(m, s);
+    if (s->state >= 0)
+        bytes += vl_q35_shot_leave_device(m, s);
+    if (s->blocks != NULL)
+        bytes += vl_q35_shot_leave_host(m, s);
     free(s->pages);
     free(s);
     return bytes;
@@ -164,6 +174,10 @@ void vl_q35_cuda_tier(const vl_q35_model *model, int32_t tier, vl_tier_info *out
     out->tier = tier;
     out->used_bytes = 0;
     out->free_bytes = 0;
+    if (tier == VL_TIER_HOST) {
+        out->used_bytes = vl_pinned_used_bytes(&m->host_tier);
+        out->free_bytes = vl_pinned_free_bytes(&m->host_tier);
+    }
     if (tier != VL_TIER_DEVICE)
         return;
     for (int32_t i = 0; i < m->n_saved; i++)
