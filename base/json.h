@@ -31,9 +31,8 @@ typedef struct vl_json_node {
     uint16_t depth;  /* 0 at the root */
     uint32_t count;  /* arrays: elements; objects: members */
     uint64_t start;  /* byte offset of the value's text in the source; strings: behind the quote */
-    uint64_t
-        len; /* bytes of the text; strings: without the quotes; containers: with their brackets */
-    uint64_t next; /* index of the node behind this whole value */
+    uint64_t len;    /* of its text; strings without quotes, containers with brackets */
+    uint64_t next;   /* index of the node behind this whole value */
 } vl_json_node;
 
 typedef struct vl_json_doc {

@@ -13,7 +13,7 @@ scripts/packages.sh test
 
 step "test tools (PyPI, pinned, in build/venv)"
 venv=build/venv
-want=$(sha256sum scripts/requirements-test.txt | cut -d' ' -f1)
+want=$(cat scripts/requirements-test.txt tests/e2e/clients.txt | sha256sum | cut -d' ' -f1)
 if [ ! -x $venv/bin/python3 ] || [ "$(cat $venv/.requirements 2>/dev/null)" != "$want" ]; then
     rm -rf $venv
     mkdir -p build

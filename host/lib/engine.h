@@ -69,11 +69,11 @@ struct vl_request_params {
     uint64_t
         max_tokens; /* 0: rest of the context, or the engine's max_new_tokens when that is set */
     uint64_t min_tokens;
-    uint32_t n;              /* answers; 0 means 1; at most 16 */
-    int32_t n_logprobs;      /* -1: none; 0..20 */
-    int64_t thinking_budget; /* -1: none; after so many reasoning tokens the thought is closed */
-    int32_t priority;        /* higher first; 0 */
-    uint32_t flags;          /* VL_REQUEST_... */
+    uint32_t n;               /* answers; 0 means 1; at most 16 */
+    int32_t n_logprobs;       /* -1: none; 0..20 */
+    int64_t thinking_budget;  /* -1: none; after so many reasoning tokens the thought is closed */
+    int32_t priority;         /* higher first; 0 */
+    uint32_t flags;           /* VL_REQUEST_... */
     vl_bytes response_format; /* JSON text of the field: the answer must match it; empty: none */
     const struct vl_mask_api *mask; /* NULL: free output */
     void *mask_factory;

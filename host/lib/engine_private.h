@@ -144,7 +144,8 @@ struct vl_engine {
     struct vl_engine_stats stats;
 
     pthread_mutex_t vocabulary_lock;
-    struct vl_vocabulary *vocabulary; /* of constrained output; NULL: not needed yet. Under its lock. */
+    struct vl_vocabulary
+        *vocabulary; /* of constrained output; NULL: not needed yet. Under its lock. */
 
     /* engine thread */
     vl_request *waiting;       /* with an answer that waits for a slot; by priority, then number */
@@ -173,7 +174,8 @@ bool vl_request_in_flight(const vl_request *r);
  * last reference. */
 void vl_request_let_go(vl_request *r);
 
-/* request_constrain.c: on a worker, with the rendered prompt: sets p.mask where something constrains the answer */
+/* request_constrain.c: on a worker, with the rendered prompt: sets p.mask where something
+ * constrains the answer */
 vl_status vl_request_constrain(vl_engine *e, vl_request *r, vl_error *err);
 
 /* engine.c */

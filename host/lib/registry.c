@@ -34,11 +34,11 @@ struct vl_registry {
     size_t n_dirs, dirs_cap;
 };
 
-/* OpenMP's threads wait for work by spinning, by default for milliseconds: a model's steps take many
- * times longer when another process wants the processors. So that they give way after some tens of
- * microseconds, longer than a pause inside a step, unless the user chose otherwise. GNU's runtime
- * reads this when the first plugin that uses it is loaded, so here, before any, is the one place;
- * in a program that has loaded that runtime already it does nothing. */
+/* OpenMP's threads wait for work by spinning, by default for milliseconds: a model's steps take
+ * many times longer when another process wants the processors. So that they give way after some
+ * tens of microseconds, longer than a pause inside a step, unless the user chose otherwise. GNU's
+ * runtime reads this when the first plugin that uses it is loaded, so here, before any, is the one
+ * place; in a program that has loaded that runtime already it does nothing. */
 static void bound_spinning(void)
 {
     if (getenv("OMP_WAIT_POLICY") == NULL)

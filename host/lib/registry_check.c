@@ -1,4 +1,4 @@
-/* host/lib/registry_check.c: the ABI checks of style.md's rules: equal majors, sizes, required
+/* host/lib/registry_check.c: the ABI checks of abi.h's rules: equal majors, sizes, required
  * members. Owns the list of interfaces that this host knows. Must not call into a plugin but for
  * get_ext. */
 #include "host/lib/registry_check.h"

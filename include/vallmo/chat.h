@@ -1,8 +1,9 @@
 /* vallmo/chat.h: "vl.chat/1", offered by a model plugin's get_ext: the model's chat markup.
  *
- * Renders an OpenAI-style chat request to pieces (template or text; someone's text can spell <|im_end|> and stays
- * text) and reads the model's output stream back into reasoning, content and tool calls. Structural ids are looked up by
- * content. A vl_chat is immutable once made: [any]. A parser belongs to one sequence and one thread at a time. */
+ * Renders an OpenAI-style chat request to pieces (template or text; someone's text can spell
+ * <|im_end|> and stays text) and reads the model's output stream back into reasoning, content and
+ * tool calls. Structural ids are looked up by content. A vl_chat is immutable once made: [any]. A
+ * parser belongs to one sequence and one thread at a time. */
 #ifndef VALLMO_CHAT_H
 #define VALLMO_CHAT_H
 
@@ -31,11 +32,12 @@ typedef struct vl_chat_params {
     const vl_tokenizer *tokenizer; /* must outlive the vl_chat */
 } vl_chat_params;
 enum {
-    VL_CHAT_STRICT = 1, /* refuse what is otherwise mended: several system messages, unknown tool-call ids */
-    VL_CHAT_MEDIA = 2   /* the model takes images and videos: render their placeholders; without it they are refused */
+    VL_CHAT_STRICT = 1, /* refuse what is otherwise mended (several system messages, ...) */
+    VL_CHAT_MEDIA = 2   /* render placeholders of images and videos; else they are refused */
 };
 
-/* Where in the prompt a boundary lies; byte positions in the concatenation of the pieces, ascending. */
+/* Where in the prompt a boundary lies; byte positions in the concatenation of the pieces,
+ * ascending. */
 enum {
     VL_MARK_SYSTEM_END = 0,  /* behind the system and tools block */
     VL_MARK_MESSAGE_END = 1, /* behind a message */
@@ -70,16 +72,16 @@ enum {
     VL_CHAT_EV_REASONING = 0, /* text of the thought */
     VL_CHAT_EV_CONTENT = 1,   /* text of the answer */
     VL_CHAT_EV_CALL = 2,      /* a tool call begins: text is its name, index counts from 0 */
-    VL_CHAT_EV_ARGUMENTS = 3, /* more of that call's arguments: JSON text; the concatenation is one object */
+    VL_CHAT_EV_ARGUMENTS = 3, /* more of its arguments; together they are one JSON object */
     VL_CHAT_EV_CALL_END = 4   /* the call is complete */
 };
 typedef struct vl_chat_event {
     uint32_t struct_size;
     int32_t kind;
-    vl_bytes text;      /* valid during the callback */
+    vl_bytes text;        /* valid during the callback */
     uint64_t first_token; /* fed tokens (counted from 0) whose text this event completes: */
     uint64_t end_token;   /* first_token .. end_token - 1; equal when none is */
-    uint32_t index;     /* of the call */
+    uint32_t index;       /* of the call */
     uint32_t reserved;
 } vl_chat_event;
 /* Nonzero return: stop; the feed or finish that called returns VL_E_CANCELLED. */
@@ -91,12 +93,12 @@ enum {
     VL_CHAT_END_LENGTH = 1 /* cut: an open call stays open, its arguments broken JSON */
 };
 
-/* What sampled text must look like, for required and named tool calls: a flat list of nodes, root at 0. libvallmo compiles
- * it to masks; it knows no model's markup. */
+/* What sampled text must look like, for required and named tool calls: a flat list of nodes, root
+ * at 0. libvallmo compiles it to masks; it knows no model's markup. */
 enum {
     VL_CONSTRAINT_LITERAL = 0, /* exactly this text */
-    VL_CONSTRAINT_JSON = 1,    /* a JSON value that matches the schema in text (empty: any object) */
-    VL_CONSTRAINT_TEXT = 2,    /* any text that does not contain `text`, which ends it */
+    VL_CONSTRAINT_JSON = 1, /* a JSON value that matches the schema in text (empty: any object) */
+    VL_CONSTRAINT_TEXT = 2, /* any text that does not contain `text`, which ends it */
     VL_CONSTRAINT_SEQUENCE = 3, /* children in order */
     VL_CONSTRAINT_CHOICE = 4,   /* one child */
     VL_CONSTRAINT_REPEAT = 5    /* the child min_count to max_count times */
@@ -114,20 +116,24 @@ typedef struct vl_chat_api {
     uint32_t struct_size;
     uint32_t abi_version;
 
-    /* VL_E_UNSUPPORTED if the template is none that is known (the text says which key to set). [open] */
-    vl_status (*create)(vl_instance *self, const vl_chat_params *params, vl_chat **out, vl_error *err);
+    /* VL_E_UNSUPPORTED if the template is none that is known (the text says which key to set).
+     * [open] */
+    vl_status (*create)(vl_instance *self, const vl_chat_params *params, vl_chat **out,
+                        vl_error *err);
     void (*destroy)(vl_chat *c);
     /* Name of the format that create chose: "qwen3.5-small". */
     const char *(*format)(const vl_chat *c);
 
-    /* Renders a chat request: a JSON object with "messages" and, where they matter, "tools", "tool_choice", "functions",
-     * "chat_template_kwargs", "enable_thinking", "reasoning_effort", "add_generation_prompt", "continue_final_message",
-     * "parallel_tool_calls"; other keys are not looked at. Every failure is the caller's fault unless it is VL_E_NOMEM. */
+    /* Renders a chat request: a JSON object with "messages" and, where they matter, "tools",
+     * "tool_choice", "functions", "chat_template_kwargs", "enable_thinking", "reasoning_effort",
+     * "add_generation_prompt", "continue_final_message", "parallel_tool_calls"; other keys are not
+     * looked at. Every failure is the caller's fault unless it is VL_E_NOMEM. */
     vl_status (*render)(const vl_chat *c, vl_bytes request_json, vl_chat_prompt **out,
                         vl_chat_field *field, vl_error *err);
     void (*prompt_free)(vl_chat_prompt *p);
     void (*view)(const vl_chat_prompt *p, vl_chat_view *out); /* caller sets struct_size */
-    /* The tool-call constraint of tool_choice required or named; *n = 0 when there is none. Borrowed from the prompt. */
+    /* The tool-call constraint of tool_choice required or named; *n = 0 when there is none.
+     * Borrowed from the prompt. */
     vl_status (*constraint)(const vl_chat_prompt *p, const vl_constraint_node **nodes, uint64_t *n,
                             vl_error *err);
 
@@ -141,7 +147,8 @@ typedef struct vl_chat_api {
     /* One token and its bytes as the decoder gave them (may be empty; stop ids are not fed). */
     vl_status (*feed)(vl_chat_parser *p, int32_t id, vl_bytes text, vl_chat_event_fn fn, void *user,
                       vl_error *err);
-    vl_status (*finish)(vl_chat_parser *p, int32_t how, vl_chat_event_fn fn, void *user, vl_error *err);
+    vl_status (*finish)(vl_chat_parser *p, int32_t how, vl_chat_event_fn fn, void *user,
+                        vl_error *err);
     int32_t (*state)(const vl_chat_parser *p); /* VL_CHAT_REASONING, _CONTENT, _TOOL */
     /* Tokens that were fed while in a thought, up to and with the one that closes it. */
     uint64_t (*reasoning_tokens)(const vl_chat_parser *p);

@@ -1,5 +1,5 @@
-/* vallmo/host.h: what the host gives to a plugin. A plugin imports no symbol of the host; all services
- * come through this table, which is handed over at init and valid until fini returns. */
+/* vallmo/host.h: what the host gives to a plugin. A plugin imports no symbol of the host; all
+ * services come through this table, which is handed over at init and valid until fini returns. */
 #ifndef VALLMO_HOST_H
 #define VALLMO_HOST_H
 

@@ -1,8 +1,9 @@
 /* vallmo/loader.h: "vl.loader/1": a checkpoint on disk, shown in Hugging Face's names and meaning.
  *
- * A loader checks a file as if it were hostile, before it hands anything out: after a good open every
- * tensor's bytes lie inside the mapping. What the file has in another form (llama.cpp's GGUF: norms
- * with 1 added, A_log as -exp, value heads tiled) is turned back when the tensor is asked for. */
+ * A loader checks a file as if it were hostile, before it hands anything out: after a good open
+ * every tensor's bytes lie inside the mapping. What the file has in another form (llama.cpp's GGUF:
+ * norms with 1 added, A_log as -exp, value heads tiled) is turned back when the tensor is asked
+ * for. */
 #ifndef VALLMO_LOADER_H
 #define VALLMO_LOADER_H
 
@@ -18,11 +19,13 @@ extern "C" {
 typedef struct vl_checkpoint vl_checkpoint;
 
 enum {
-    /* data() points into the file's mapping; otherwise the tensor is converted on the first data(). */
+    /* data() points into the file's mapping; otherwise the tensor is converted on the first data().
+     */
     VL_TENSOR_IN_PLACE = 1
 };
 
-/* One tensor. Valid until close. Shapes are row-major, slowest axis first: a matrix is [out, in]. */
+/* One tensor. Valid until close. Shapes are row-major, slowest axis first: a matrix is [out, in].
+ */
 typedef struct vl_tensor {
     uint32_t struct_size;
     int32_t dtype;           /* VL_DTYPE_..., of what data() gives */
@@ -42,7 +45,7 @@ enum {
     VL_TEXT_GENERATION_CONFIG = 1, /* generation_config.json, or one made from general.sampling.* */
     VL_TEXT_TOKENIZER = 2,         /* tokenizer.json */
     VL_TEXT_TOKENIZER_CONFIG = 3,  /* tokenizer_config.json */
-    VL_TEXT_CHAT_TEMPLATE = 4      /* chat_template.jinja, tokenizer_config's or the GGUF's template */
+    VL_TEXT_CHAT_TEMPLATE = 4 /* chat_template.jinja, tokenizer_config's or the GGUF's template */
 };
 
 /* A vocabulary as GGUF metadata holds it. Strings are as in the file (byte alphabet). */
@@ -72,8 +75,8 @@ typedef struct vl_loader_api {
     uint32_t struct_size;
     uint32_t abi_version;
 
-    /* Looks at path by content. *score: 0 not mine, 1..99 could be, 100 certainly. Cheap: reads a few
-     * kilobytes. A path that can't be read scores 0 with VL_OK. [any] */
+    /* Looks at path by content. *score: 0 not mine, 1..99 could be, 100 certainly. Cheap: reads a
+     * few kilobytes. A path that can't be read scores 0 with VL_OK. [any] */
     vl_status (*probe)(vl_instance *self, const char *path, int32_t *score, vl_error *err);
 
     /* Opens and checks everything. [open] */
@@ -88,18 +91,20 @@ typedef struct vl_loader_api {
     /* The GGUF vocabulary, or NULL. Valid until close. [any] */
     const vl_vocab *(*vocab)(const vl_checkpoint *c);
 
-    uint64_t (*n_tensors)(const vl_checkpoint *c);                     /* [any] */
-    const vl_tensor *(*tensor)(const vl_checkpoint *c, uint64_t index); /* NULL past the end [any] */
+    uint64_t (*n_tensors)(const vl_checkpoint *c); /* [any] */
+    const vl_tensor *(*tensor)(const vl_checkpoint *c,
+                               uint64_t index); /* NULL past the end [any] */
     /* Index of the tensor with this HF name, or -1. [any] */
     int64_t (*find)(const vl_checkpoint *c, const char *name);
 
-    /* The tensor's bytes: in the mapping (IN_PLACE), or converted once into memory that the checkpoint owns.
-     * NULL with *err when the conversion fails. Valid until close. [any] */
+    /* The tensor's bytes: in the mapping (IN_PLACE), or converted once into memory that the
+     * checkpoint owns. NULL with *err when the conversion fails. Valid until close. [any] */
     const void *(*data)(vl_checkpoint *c, uint64_t index, vl_error *err);
     /* The same bytes into dst; VL_E_RANGE if cap < n_bytes. Keeps nothing. [any] */
     vl_status (*read)(vl_checkpoint *c, uint64_t index, void *dst, uint64_t cap, vl_error *err);
 
-    /* What order of value heads is wanted (VL_HEADS_...): before the first data() or read(). [open] */
+    /* What order of value heads is wanted (VL_HEADS_...): before the first data() or read(). [open]
+     */
     vl_status (*prefer)(vl_checkpoint *c, int32_t heads, vl_error *err);
     /* The order that data() and read() give now: VL_ORDER_... [any] */
     int32_t (*heads)(const vl_checkpoint *c);

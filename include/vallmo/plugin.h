@@ -1,10 +1,10 @@
 /* vallmo/plugin.h: the head that every plugin has.
  *
- * A plugin is a shared library with one exported symbol, vl_plugin_entry, which returns a static const
- * table and does no work, so that listing is instant and safe. Everything else is found by id
- * through get_ext. The host opens plugins from its configured folders alone, by absolute path, checks
- * struct_size, the ABI's major version and the members it needs before the first call, and never unmaps a
- * library after a good init. */
+ * A plugin is a shared library with one exported symbol, vl_plugin_entry, which returns a static
+ * const table and does no work, so that listing is instant and safe. Everything else is found by id
+ * through get_ext. The host opens plugins from its configured folders alone, by absolute path,
+ * checks struct_size, the ABI's major version and the members it needs before the first call, and
+ * never unmaps a library after a good init. */
 #ifndef VALLMO_PLUGIN_H
 #define VALLMO_PLUGIN_H
 
@@ -18,9 +18,9 @@ extern "C" {
 /* ---- options: a plugin lists what it understands; the host parses, checks, documents ---- */
 
 enum {
-    VL_OPT_BOOL = 0,     /* true, false */
-    VL_OPT_INT = 1,      /* whole number within min..max */
-    VL_OPT_FLOAT = 2,    /* number within min..max */
+    VL_OPT_BOOL = 0,  /* true, false */
+    VL_OPT_INT = 1,   /* whole number within min..max */
+    VL_OPT_FLOAT = 2, /* number within min..max */
     VL_OPT_STRING = 3,
     VL_OPT_ENUM = 4,     /* one of choices, "auto|cpu|cuda" */
     VL_OPT_BYTES = 5,    /* 1048576, 64MiB, 8GiB; within min..max bytes */
@@ -31,11 +31,11 @@ enum {
 enum { VL_OPT_REQUIRED = 1 };
 
 typedef struct vl_option {
-    const char *name;    /* lower_case_with_units: "context_tokens" */
-    int32_t type;        /* VL_OPT_... */
-    int32_t flags;       /* VL_OPT_REQUIRED */
-    const char *def;     /* default, as it would stand in the file; NULL: no default ("not set") */
-    double min;          /* for INT, FLOAT, BYTES, DURATION; min == max: no limits */
+    const char *name; /* lower_case_with_units: "context_tokens" */
+    int32_t type;     /* VL_OPT_... */
+    int32_t flags;    /* VL_OPT_REQUIRED */
+    const char *def;  /* default, as it would stand in the file; NULL: no default ("not set") */
+    double min;       /* for INT, FLOAT, BYTES, DURATION; min == max: no limits */
     double max;
     const char *choices; /* ENUM: separated by '|'; else NULL */
     const char *help;    /* one line */
@@ -64,19 +64,22 @@ typedef struct vl_instance vl_instance;
 
 typedef struct vl_plugin {
     uint32_t struct_size;
-    uint32_t abi_version;          /* VL_ABI_VERSION it was built with */
-    const char *id;                /* "qwen35"; [a-z0-9_-], unique among the loaded */
-    const char *version;           /* "0.1.0" */
-    const char *description;       /* one line */
-    const char *const *interfaces; /* ids that get_ext knows, kinds first ("vl.model/1"), NULL at the end */
-    const vl_option *options;      /* may be NULL */
+    uint32_t abi_version;    /* VL_ABI_VERSION it was built with */
+    const char *id;          /* "qwen35"; [a-z0-9_-], unique among the loaded */
+    const char *version;     /* "0.1.0" */
+    const char *description; /* one line */
+    const char *const
+        *interfaces; /* ids that get_ext knows, kinds first ("vl.model/1"), NULL at the end */
+    const vl_option *options; /* may be NULL */
     uint64_t n_options;
 
-    /* Called once, before anything but get_ext. May fail; then the library is closed again. [open] */
+    /* Called once, before anything but get_ext. May fail; then the library is closed again. [open]
+     */
     vl_status (*init)(const vl_host *host, vl_instance **self, vl_error *err);
     /* After everything that was opened through this instance is closed. NULL is a no-op. [open] */
     void (*fini)(vl_instance *self);
-    /* The table of an interface, static; NULL: not offered. Does no work; also before init. [any] */
+    /* The table of an interface, static; NULL: not offered. Does no work; also before init. [any]
+     */
     const void *(*get_ext)(const char *id);
 } vl_plugin;
 

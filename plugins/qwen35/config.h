@@ -47,7 +47,7 @@ static inline int64_t vl_q35_conv_dim(const vl_q35_config *c)
 {
     return 2 * c->hk * c->dk + c->hv * c->dv;
 } /* CD */
-/* Parameters of the text model, without the draft layers (qwen35.md 1.4). */
+/* Parameters of the text model, without the draft layers. */
 uint64_t vl_q35_n_parameters(const vl_q35_config *c);
 
 /* VL_E_UNSUPPORTED: not a config of this family (or a member that is not built); VL_E_FORMAT: of

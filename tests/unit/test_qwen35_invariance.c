@@ -1,9 +1,9 @@
-/* tests/unit/test_qwen35_invariance.c: what must not change a result (qwen35.md, section 7, item
- * 5): chunked or recurrent form, where a prompt is cut, neighbours in a batch, snapshots, what a
- * slot or a page held before, threads. No reference is needed.
+/* tests/unit/test_qwen35_invariance.c: what must not change a result: chunked or recurrent form,
+ * where a prompt is cut, neighbours in a batch, snapshots, what a slot or a page held before,
+ * threads. No reference is needed.
  *
- * Each holds on poppyseed and on random checkpoints of every shape of heads. Bit for bit where
- * qwen35.md says so, else within f32 (or, in the forms that round activations, bf16) rounding. */
+ * Each holds on poppyseed and on random checkpoints of every shape of heads. Bit for bit where the
+ * chunks are the same, else within f32 (or, in the forms that round activations, bf16) rounding. */
 #include "qwen35_util.h"
 
 #include <math.h>

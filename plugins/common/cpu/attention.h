@@ -29,8 +29,8 @@ typedef struct vl_cpu_attention {
     size_t k_offset, v_offset;  /* floats into a page */
     size_t q_ld, q_head_ld, out_ld;
     float scale; /* on q . k, usually head_size^-0.5 */
-    bool round;  /* groups of several rows may round q, k, v and the weights to bf16 in the forms
-                    that round (vl_cpu_gemm_rounded) */
+    bool round;  /* groups of several rows may round q, k, v and the softmax's weights to bf16
+                    where vl_cpu_gemm_rounded does */
 } vl_cpu_attention;
 
 /* Softmax in f32, online. All groups in one call: prefill pieces and decode rows of several

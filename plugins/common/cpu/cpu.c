@@ -166,20 +166,17 @@ void vl_cpu_gemm_rounded(const vl_cpu *cpu, size_t m, size_t n, size_t k_len, co
                          size_t c_ld, bool accumulate)
 {
 #ifdef VL_CPU_X86
-    if (cpu->form == VL_CPU_AMX_BF16) {
+    if (vl_cpu_rounds(cpu)) {
         vl_cpu_amx_gemm(m, n, k_len, a, a_row, a_col, b, b_ld, c, c_ld, accumulate);
         return;
     }
 #endif
-    if (vl_cpu_rounds(cpu))
-        cpu->k->gemm_rounded(m, n, k_len, a, a_row, a_col, b, b_ld, c, c_ld, accumulate);
-    else
-        cpu->k->gemm(m, n, k_len, a, a_row, a_col, b, b_ld, c, c_ld, accumulate);
+    cpu->k->gemm(m, n, k_len, a, a_row, a_col, b, b_ld, c, c_ld, accumulate);
 }
 
 bool vl_cpu_rounds(const vl_cpu *cpu)
 {
-    return cpu->k->gemm_rounded != NULL;
+    return cpu->form == VL_CPU_AMX_BF16;
 }
 
 void vl_cpu_transpose(const vl_cpu *cpu, const float *src, size_t src_ld, float *dst, size_t dst_ld,

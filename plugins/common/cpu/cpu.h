@@ -19,7 +19,8 @@
 
 /* Forms: the instruction sets that the kernels are written for, slowest first.
  * AVX512_BF16 and AMX_BF16 round activations to bf16 for bf16 weights; every other case keeps them
- * in f32. AMX_BF16 runs the blocked matmul on tiles and everything else as AVX512_BF16. */
+ * in f32. AMX_BF16 runs the blocked matmul and vl_cpu_gemm_rounded on tiles and everything else as
+ * AVX512_BF16. */
 enum {
     VL_CPU_AUTO = 0,
     VL_CPU_SCALAR = 1,
@@ -103,9 +104,10 @@ size_t vl_cpu_thin_rows(const vl_cpu *cpu);
 void vl_cpu_gemm(const vl_cpu *cpu, size_t m, size_t n, size_t k_len, const float *a, size_t a_row,
                  size_t a_col, const float *b, size_t b_ld, float *c, size_t c_ld, bool accumulate);
 
-/* The same with a and b rounded to bf16 in the forms that round (sums in f32), where the caller's
- * numerics allow it; in the others exactly vl_cpu_gemm. a_row or a_col must be 1. Each c[i, j] has the
- * same bits whatever m and n. Rounds tells which it is. [task] */
+/* The same with a and b rounded to bf16 (sums in f32) where the form is much faster so: on AMX
+ * tiles. In every other form exactly vl_cpu_gemm: a pairwise vector product that must pack its
+ * operands first gains nothing. For callers whose numerics allow it; a_row or a_col must be 1. Each
+ * c[i, j] has the same bits whatever m and n. vl_cpu_rounds: this form rounds. [task] */
 void vl_cpu_gemm_rounded(const vl_cpu *cpu, size_t m, size_t n, size_t k_len, const float *a,
                          size_t a_row, size_t a_col, const float *b, size_t b_ld, float *c,
                          size_t c_ld, bool accumulate);

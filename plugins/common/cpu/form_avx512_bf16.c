@@ -8,8 +8,6 @@
 #include "plugins/common/cpu/simd_matmul.h"
 #include "plugins/common/cpu/simd_ops.h"
 
-#include "plugins/common/cpu/pack_bf16.h"
-
 #define PAIRS 32 /* bf16 values in a vector */
 
 INLINE __m512bh load_bh(const uint16_t *p)
@@ -192,36 +190,10 @@ static void gemm_bf16(size_t m, size_t n, size_t k_len, const uint16_t *w, size_
         bf16_columns(m, 1, k_len, w, w_ld, b + j, b_ld, c + j, c_ld, accumulate);
 }
 
-/* Columns past the last whole vector go through a buffer: the tiles above store whole vectors. */
-static void rounded_product(const rounded *r, size_t m, size_t n, size_t k_len, float *c,
-                            size_t c_ld, bool accumulate)
-{
-    float edge[ROUND_BLOCK * LANES];
-    size_t whole = n / LANES * LANES, left = n - whole;
-
-    gemm_bf16(m, whole, round_up(k_len), r->a, ROUND_BLOCK, r->b, ROUND_BLOCK, c, c_ld, accumulate);
-    if (left == 0)
-        return;
-    for (size_t i = 0; accumulate && i < m; i++)
-        vf_store(edge + i * LANES, vf_load_n(c + i * c_ld + whole, left));
-    gemm_bf16(m, LANES, round_up(k_len), r->a, ROUND_BLOCK, r->b + whole, ROUND_BLOCK, edge, LANES,
-              accumulate);
-    for (size_t i = 0; i < m; i++)
-        vf_store_n(c + i * c_ld + whole, vf_load(edge + i * LANES), left);
-}
-
-static void gemm_rounded(size_t m, size_t n, size_t k_len, const float *a, size_t a_row,
-                         size_t a_col, const float *b, size_t b_ld, float *c, size_t c_ld,
-                         bool accumulate)
-{
-    round_gemm(rounded_product, m, n, k_len, a, a_row, a_col, b, b_ld, c, c_ld, accumulate);
-}
-
 const vl_cpu_kernels vl_cpu_kernels_avx512_bf16 = {
     .form = VL_CPU_AVX512_BF16,
     .thin_bf16 = thin_bf16,
     .gemm_bf16 = gemm_bf16,
-    .gemm_rounded = gemm_rounded,
     .to_bf16 = to_bf16,
     SIMD_OPS,
 };

@@ -46,10 +46,6 @@ typedef struct vl_cpu_kernels {
      * form. */
     void (*gemm_bf16)(size_t m, size_t n, size_t k_len, const uint16_t *w, size_t w_ld,
                       const uint32_t *b, size_t b_ld, float *c, size_t c_ld, bool accumulate);
-    /* As gemm with both operands rounded to bf16; a_row or a_col is 1. NULL: not this form. */
-    void (*gemm_rounded)(size_t m, size_t n, size_t k_len, const float *a, size_t a_row,
-                         size_t a_col, const float *b, size_t b_ld, float *c, size_t c_ld,
-                         bool accumulate);
     /* dst[c * dst_ld + r] = src[r * src_ld + c], 32-bit elements, r < n_rows, c < n_cols. */
     void (*transpose)(const uint32_t *src, size_t src_ld, uint32_t *dst, size_t dst_ld,
                       size_t n_rows, size_t n_cols);
@@ -118,7 +114,7 @@ void vl_cpu_amx_pack(const float *x, size_t x_ld, size_t n_rows, size_t in, size
  * bytes, 64-byte aligned. */
 void vl_cpu_amx_strip(const uint16_t *w, size_t w_ld, size_t m, size_t in, const char *blocks,
                       size_t n_rows, float *y, size_t y_ld, void *scratch);
-/* gemm_rounded on tiles. */
+/* vl_cpu_gemm_rounded on tiles. */
 void vl_cpu_amx_gemm(size_t m, size_t n, size_t k_len, const float *a, size_t a_row, size_t a_col,
                      const float *b, size_t b_ld, float *c, size_t c_ld, bool accumulate);
 /* Asks the operating system for tile state, for the whole process; false: not to be had. */

@@ -1,12 +1,14 @@
-/* pack_bf16.h: the operands of a small f32 product, rounded to bf16 and laid out for the pairwise
- * instructions. Included by the forms that have those (after vec_avx512.h); static functions alone.
+/* pack_bf16.h: the operands of a small f32 product, rounded to bf16 and laid out for
+ * tiles. Included by form_amx.c after vec_avx512.h; static functions alone.
  *
  * A block is at most ROUND_BLOCK in every direction, so that both operands lie on the stack. */
 #ifndef VL_CPU_PACK_BF16_H
 #define VL_CPU_PACK_BF16_H
 
 #define ROUND_BLOCK 128
-#define ROUND_STEP 32 /* the reduction is padded with zeros to a multiple of it, a and b to rows */
+#define ROUND_STEP                                                                                 \
+    32 /* the reduction is padded with zeros to a multiple of it, a and b to rows                  \
+        */
 
 /* Operands of one block of a product. */
 typedef struct rounded {
@@ -90,8 +92,9 @@ INLINE void round_gemm(round_product *product, size_t m, size_t n, size_t k_len,
                        size_t c_ld, bool accumulate)
 {
     rounded r;
+    size_t k = 0;
 
-    for (size_t k = 0; k < k_len; k += ROUND_BLOCK) {
+    do { /* once with an empty reduction too: it makes c zero */
         size_t n_k = k_len - k < ROUND_BLOCK ? k_len - k : ROUND_BLOCK;
         for (size_t j = 0; j < n; j += ROUND_BLOCK) {
             size_t n_j = n - j < ROUND_BLOCK ? n - j : ROUND_BLOCK;
@@ -105,7 +108,8 @@ INLINE void round_gemm(round_product *product, size_t m, size_t n, size_t k_len,
                 product(&r, n_i, n_j, n_k, c + i * c_ld + j, c_ld, accumulate || k > 0);
             }
         }
-    }
+        k += ROUND_BLOCK;
+    } while (k < k_len);
 }
 
 #endif

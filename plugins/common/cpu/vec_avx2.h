@@ -57,6 +57,10 @@ INLINE vf vf_min(vf a, vf b)
 {
     return _mm256_min_ps(a, b);
 }
+INLINE vf vf_div(vf x, vf d)
+{
+    return x / d;
+}
 INLINE float vf_sum(vf v)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

@@ -54,6 +54,14 @@ INLINE vf vf_min(vf a, vf b)
 {
     return _mm512_min_ps(a, b);
 }
+/* x / d, 1 ulp: a reciprocal and one Newton step where d is of a common size, else the division. */
+INLINE vf vf_div(vf x, vf d)
+{
+    if (_mm512_cmp_ps_mask(_mm512_abs_ps(d), _mm512_set1_ps(0x1p120f), _CMP_GE_OQ))
+        return x / d;
+    vf r = _mm512_rcp14_ps(d);
+    return x * _mm512_fmadd_ps(_mm512_fnmadd_ps(d, r, _mm512_set1_ps(1.0f)), r, r);
+}
 INLINE float vf_sum(vf v)
 {
     return _mm512_reduce_add_ps(v);

@@ -1,5 +1,5 @@
 /* plugins/qwen35/cpu/forward.c: one pass of rows through embedding, layers and final norm.
- * Knows the skeleton (qwen35.md 2.1) and the MLP; the mixers are linear.c and full.c, what becomes
+ * Knows the skeleton and the MLP; the mixers are linear.c and full.c, what becomes
  * of the hidden states is output.c. */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* plugins/qwen35/cpu/full.c: the gated full-attention mixer (qwen35.md 2.2, 2.3) over paged keys
+/* plugins/qwen35/cpu/full.c: the gated full-attention mixer over paged keys
  * and values. */
 #include <math.h>
 #include <string.h>

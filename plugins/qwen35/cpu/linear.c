@@ -1,10 +1,11 @@
 /* plugins/qwen35/cpu/linear.c: the Gated DeltaNet mixer: the recurrence for decode rows, its
  * chunked form for prefill.
  *
- * qwen35.md 2.4, 3.3 and 3.6. Gates, decays, the triangular system and the carried state are f32 in
- * every form; the other products of a chunk round their operands in the bf16 forms (3.4). One task is one key head of one span: it convolves its
- * channels, runs the delta rule for the value heads of its group, applies the gated norm, and moves
- * the convolution's rows on. Tasks share nothing that they write. */
+ * Gates, decays, the triangular system and the carried state are f32 in
+ * every form, with the product that enters that state (its errors would stay); the other products
+ * of a chunk round their operands on AMX. One task is one key head of one span: it
+ * convolves its channels, runs the delta rule for the value heads of its group, applies the gated
+ * norm, and moves the convolution's rows on. Tasks share nothing that they write. */
 #include <math.h>
 #include <string.h>
 
@@ -215,7 +216,7 @@ static void chunk_head(const struct task *t, size_t head, size_t at, size_t n)
     vl_cpu_exp(m->cpu, w->work, w->work, n);
     scaled_rows(t, w->k, w->work, n);
     vl_cpu_scale(m->cpu, w->grow[n - 1], s, dk * dv);
-    vl_cpu_gemm_rounded(m->cpu, dk, dv, n, w->kw, 1, dk, w->v, dv, s, dv, true);
+    vl_cpu_gemm(m->cpu, dk, dv, n, w->kw, 1, dk, w->v, dv, s, dv, true);
     store_output(t, head, at, n, w->o);
 }
 
