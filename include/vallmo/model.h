@@ -69,9 +69,10 @@ typedef struct vl_model_info {
     uint64_t context_tokens;
     uint64_t kv_tokens; /* in the pool */
     uint64_t step_tokens;
-    uint64_t vocab_rows;    /* rows of the head; masks have this many bits */
-    uint64_t n_tokens;      /* ids that can be sampled */
-    uint64_t max_step_ids;  /* most ids that a decode row gives in one step (1 without speculation) */
+    uint64_t vocab_rows; /* rows of the head; masks have this many bits */
+    uint64_t n_tokens;   /* ids that can be sampled */
+    uint64_t
+        max_step_ids; /* most ids that a decode row gives in one step (1 without speculation) */
     uint64_t max_in_flight; /* steps that may be submitted before the first is collected, >= 1 */
     uint64_t snapshot_grid; /* positions at which snapshots keep resumed = cold bit for bit (64) */
     uint64_t n_layers;
