@@ -146,6 +146,7 @@ void vl_answer_release_slot(vl_engine *e, struct vl_answer *a)
         return;
     e->p.model_api->sequence_end(e->p.model, a->seq);
     a->seq = NULL;
+    e->hold_admit = false;
     for (size_t i = 0; i < e->n_active; i++) {
         if (e->active[i] == a) {
             memmove(e->active + i, e->active + i + 1, (e->n_active - i - 1) * sizeof *e->active);

@@ -153,7 +153,8 @@ static vl_status begin(vl_engine *e, struct vl_answer *a, vl_error *err)
     a->order = e->next_order++;
     if (a->index == 0 && r->n_prompt_logprobs + 1 < r->n_prompt)
         r->n_prompt_logprobs = 0;
-    a->first_step_s = vl_now_s();
+    if (a->first_step_s == 0) /* a preempted answer began once already */
+        a->first_step_s = vl_now_s();
     set_force(a);
     e->active[e->n_active++] = a;
     if (!r->told_started)
@@ -165,6 +166,9 @@ void vl_engine_admit(vl_engine *e)
 {
     vl_request **at = &e->waiting;
 
+    /* Whoever gave way would take the pages that it gave, and give way again, for ever. */
+    if (e->hold_admit && e->n_active > 0)
+        return;
     while (*at != NULL && e->n_active < e->info.max_sequences) {
         vl_request *r = *at;
         struct vl_answer *a = startable(r);
@@ -210,6 +214,7 @@ void vl_answer_preempt(vl_engine *e, struct vl_answer *a)
            "request=%s preempted choice=%u prompt_tokens=%zu output_tokens=%zu", r->name, a->index,
            r->n_prompt, a->n_out);
     vl_answer_release_slot(e, a);
+    e->hold_admit = true;
     a->phase = ANSWER_WAITING;
     a->n_read = 0;
     a->n_replay = 0;

@@ -152,6 +152,7 @@ struct vl_engine {
     vl_request *running;       /* with no answer that waits, and one that has not ended */
     struct vl_answer **active; /* [max_sequences] answers that have a sequence */
     size_t n_active;
+    bool hold_admit; /* pages ran out: nobody begins before one that is active ends */
     uint64_t next_order;
     struct vl_step *steps; /* ring of max_steps */
     uint32_t first_step, n_steps;

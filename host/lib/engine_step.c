@@ -201,6 +201,10 @@ static bool add_prefills(vl_engine *e, struct build *b)
     size_t n = prefill_list(e, list);
     uint64_t left = e->info.step_tokens;
 
+    /* A whole step of prompt is not run ahead: a short request that comes meanwhile would wait for
+     * two of them. Long steps leave the device no gap that counts. */
+    if (b->n_decode == 0 && e->n_steps > 0)
+        return true;
     if (b->n_decode > 0 && e->p.prefill_tokens < left)
         left = e->p.prefill_tokens;
     for (size_t i = 0; i < n && left > 0; i++) {
