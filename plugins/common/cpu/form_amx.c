@@ -83,40 +83,6 @@ void vl_cpu_amx_pack(const float *x, size_t x_ld, size_t n_rows, size_t in, size
     }
 }
 
-/* Turns 16 x 16 pairs, the rows' vectors in r, and stores the 16 columns as a tile. */
-static inline __attribute__((always_inline)) void store_turned(__m512i r[16], char *dst)
-{
-    __m512i t[16];
-
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) {
-        t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
-        t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-        r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-        r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-        r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        t[i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0x88);
-        t[4 + i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0xdd);
-        t[8 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0x88);
-        t[12 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0xdd);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        char *p = dst + (size_t)i * 64;
-        _mm512_store_si512(p, _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88));
-        _mm512_store_si512(p + 4 * 64, _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88));
-        _mm512_store_si512(p + 8 * 64, _mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd));
-        _mm512_store_si512(p + 12 * 64, _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xdd));
-    }
-}
-
 /* Weights [m <= BLOCK, n_k] to tiles [n_k / 32 rounded up][2][16 pairs][16 rows], zero at the
  * edges. */
 static void pack_weights(const uint16_t *w, size_t w_ld, size_t m, size_t n_k, char *tiles)
@@ -131,7 +97,7 @@ static void pack_weights(const uint16_t *w, size_t w_ld, size_t m, size_t n_k, c
 #pragma GCC unroll 16
             for (int i = 0; i < TILE; i++)
                 r[i] = _mm512_loadu_si512(src + (size_t)i * w_ld + k);
-            store_turned(r, dst);
+            store_turned(r, (uint32_t *)(void *)dst, 16);
         }
         for (; k < n_k; k += TILE_K, dst += STEP_BYTES) {
             size_t n = n_k - k < TILE_K ? n_k - k : TILE_K;
@@ -139,7 +105,7 @@ static void pack_weights(const uint16_t *w, size_t w_ld, size_t m, size_t n_k, c
                 r[i] = i < rows ? _mm512_maskz_loadu_epi16((__mmask32)((1ull << n) - 1),
                                                            src + i * w_ld + k)
                                 : _mm512_setzero_si512();
-            store_turned(r, dst);
+            store_turned(r, (uint32_t *)(void *)dst, 16);
         }
     }
 }

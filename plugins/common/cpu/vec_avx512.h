@@ -125,13 +125,11 @@ INLINE vf vf_exp(vf x)
     return _mm512_scalef_ps(p, n);
 }
 
-/* 16 x 16 block of 32-bit elements. */
-INLINE void block_transpose(const uint32_t *src, size_t src_ld, uint32_t *dst, size_t dst_ld)
+/* Stores the columns of a 16 x 16 block of 32-bit elements, whose rows are in r (which it uses up).
+ */
+INLINE void store_turned(__m512i r[16], uint32_t *dst, size_t dst_ld)
 {
-    __m512i r[16], t[16];
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++)
-        r[i] = _mm512_loadu_si512(src + (size_t)i * src_ld);
+    __m512i t[16];
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
         t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
@@ -161,6 +159,16 @@ INLINE void block_transpose(const uint32_t *src, size_t src_ld, uint32_t *dst, s
         _mm512_storeu_si512(dst + (size_t)(12 + i) * dst_ld,
                             _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xdd));
     }
+}
+
+/* 16 x 16 block of 32-bit elements. */
+INLINE void block_transpose(const uint32_t *src, size_t src_ld, uint32_t *dst, size_t dst_ld)
+{
+    __m512i r[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+        r[i] = _mm512_loadu_si512(src + (size_t)i * src_ld);
+    store_turned(r, dst, dst_ld);
 }
 
 #endif
